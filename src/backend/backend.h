@@ -1,0 +1,323 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* THE boundary: what a device can do, one struct of kernels per family.
+ *
+ * Contract of every kernel:
+ *  - arguments are already checked (shapes fit, no NULL where none is allowed, enums in range);
+ *  - it sees views and a stream, never a tensor or a context;
+ *  - it is asynchronous on the stream (on the CPU: done when it returns);
+ *  - it allocates nothing: workspace is asked for by the family's `workspace` and passed in;
+ *  - it returns CT_OK or a status: CT_EDTYPE for a dtype it doesn't take, CT_EDEVICE for a failure of
+ *    the device or its library. It may put a text into the stream's error record; when it does not,
+ *    the caller makes one from op, dtypes and device;
+ *  - `beta` is 0 (write) or 1 (add to what is there);
+ *  - zero-size views are allowed everywhere and mean no work (a sum over nothing is 0);
+ *  - no operand overlaps an output, unless the kernel says so ("in place": same data and strides).
+ * A NULL member or family means 'not on this device'.
+ *
+ * Dtypes: unless a kernel says otherwise all its float operands have one dtype, f32 or f64. */
+#ifndef BACKEND_BACKEND_H
+#define BACKEND_BACKEND_H
+
+#include "base/mem.h"
+#include "base/rng.h"
+#include <ctrain/dtype.h>
+#include <ctrain/error.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define CT_BACKEND_ABI 1
+
+/* A strided window on device memory. Strides are in elements and may be 0 (broadcast); channels-last
+ * is a stride order, nothing else. */
+typedef struct ct_view {
+    void *data;
+    ct_dtype dtype;
+    int ndim;
+    int64_t shape[CT_MAX_DIMS];
+    int64_t stride[CT_MAX_DIMS];
+} ct_view;
+
+static inline int64_t ct_view_numel(const ct_view *v)
+{
+    int64_t n = 1;
+    for (int i = 0; i < v->ndim; i++)
+        n *= v->shape[i];
+    return n;
+}
+
+/* A device in use by one context: its handle, queue, primitive cache and counters. */
+typedef struct ct_stream ct_stream;
+
+typedef struct ct_stream_opts {
+    int index;   /* which device of this kind */
+    int threads; /* CPU threads; 0: as many as the process may run on */
+    cti_mem *mem;
+    ct_error *err; /* where kernels may put a text; outlives the stream */
+} ct_stream_opts;
+
+typedef struct ct_device_info {
+    char name[64];      /* "cpu" */
+    char isa[64];       /* what the math library uses: "avx512_core_bf16" */
+    char libraries[96]; /* "oneDNN 2.6.3" */
+    int threads;        /* the team the device really runs */
+} ct_device_info;
+
+typedef struct ct_device_counters {
+    uint64_t primitives; /* library primitives, plans, descriptors created so far */
+    uint64_t syncs;      /* waits for the device so far */
+} ct_device_counters;
+
+/* ---- memory ---- */
+typedef struct ct_k_mem {
+    int (*open)(const ct_stream_opts *opts, ct_stream **out);
+    void (*close)(ct_stream *s);
+    void *(*alloc)(ct_stream *s, size_t bytes); /* at least 64-byte aligned; NULL: out of memory */
+    void (*free)(ct_stream *s, void *p);
+    int (*upload)(ct_stream *s, void *dst, const void *host, size_t bytes); /* host may be reused on return */
+    int (*download)(ct_stream *s, void *host, const void *src, size_t bytes); /* complete on return */
+    int (*sync)(ct_stream *s);
+    void (*info)(ct_stream *s, ct_device_info *out);
+    void (*counters)(ct_stream *s, ct_device_counters *out);
+} ct_k_mem;
+
+/* ---- elementwise ---- The scalar math is in backend/scalar.h, once for all backends. */
+typedef enum ct_unary {
+    CT_UN_NEG, CT_UN_ABS, CT_UN_EXP, CT_UN_LOG, CT_UN_SQRT, CT_UN_SQUARE,
+    CT_UN_RELU, CT_UN_GELU, CT_UN_GELU_TANH, CT_UN_SILU, CT_UN_SIGMOID, CT_UN_TANH,
+    CT_UN_COUNT
+} ct_unary;
+
+typedef enum ct_binary {
+    CT_BIN_ADD, CT_BIN_SUB, CT_BIN_MUL, CT_BIN_DIV, /* arithmetic: f32, f64, i32, i64 */
+    CT_BIN_EQ, CT_BIN_NE, CT_BIN_LT, CT_BIN_LE, CT_BIN_GT, CT_BIN_GE, /* y: bool; a, b: any equal dtype */
+    CT_BIN_COUNT
+} ct_binary;
+
+typedef struct ct_k_ew {
+    /* dst = src with conversion; src may broadcast by strides 0. All dtypes to all. Float to bool is
+     * x != 0; float to integer truncates; f32 to bf16/f16 rounds to nearest even. */
+    int (*copy)(ct_stream *s, const ct_view *dst, const ct_view *src);
+    int (*fill)(ct_stream *s, const ct_view *dst, double value); /* all dtypes */
+    int (*unary)(ct_stream *s, ct_unary fn, const ct_view *y, const ct_view *x); /* in place allowed */
+    /* dx = beta * dx + dy * fn'(x, y). x or y is NULL where scalar.h says fn' doesn't need it. dx may be
+     * dy in place. */
+    int (*unary_grad)(ct_stream *s, ct_unary fn, const ct_view *dx, int beta, const ct_view *dy,
+                      const ct_view *x, const ct_view *y);
+    /* y, a, b of one shape (broadcast by strides 0). In place on a or b allowed. */
+    int (*binary)(ct_stream *s, ct_binary fn, const ct_view *y, const ct_view *a, const ct_view *b);
+    /* y = beta * y + mul * x + add; f32, f64, i32, i64. In place allowed. */
+    int (*affine)(ct_stream *s, const ct_view *y, int beta, const ct_view *x, double mul, double add);
+    /* y = beta * y + a * b. */
+    int (*mul_add)(ct_stream *s, const ct_view *y, int beta, const ct_view *a, const ct_view *b);
+} ct_k_ew;
+
+/* ---- reductions ---- y has x's ndim, with 1 in the reduced dimensions. */
+typedef enum ct_reduce { CT_RED_SUM, CT_RED_MAX, CT_RED_MIN, CT_RED_COUNT } ct_reduce;
+
+typedef struct ct_k_reduce {
+    /* Scratch that `reduce` needs, in bytes. */
+    size_t (*workspace)(ct_stream *s, ct_reduce op, const ct_view *y, const ct_view *x);
+    /* y = beta * y + scale * reduce(x) (beta, scale for sums alone; otherwise 0 and 1). Sums of f32 are
+     * f32 in fixed chunks, the same for any number of threads. Dtypes: f32, f64; sums of i64, i32, bool,
+     * u8 into i64. NaN wins max and min. A max over nothing never comes. */
+    int (*reduce)(ct_stream *s, ct_reduce op, const ct_view *y, int beta, const ct_view *x,
+                  double scale, void *workspace);
+    /* y (i64) = index of the largest along `dim` (1 there in y); the first of ties; NaN is largest. */
+    int (*argmax)(ct_stream *s, const ct_view *y, const ct_view *x, int dim);
+} ct_k_reduce;
+
+/* ---- matmul ---- */
+typedef struct ct_matmul_args {
+    ct_view y;           /* [..., M, N], N contiguous */
+    ct_view a, b;        /* [..., M, K] and [..., K, N]; of the last two strides of each one is 1 */
+    const ct_view *bias; /* [N] contiguous, or NULL */
+    int beta;            /* with beta 1 there is no bias */
+    void *workspace;
+} ct_matmul_args; /* ndim 2 or more, equal; batch dimensions broadcast by strides 0 */
+
+typedef struct ct_k_matmul {
+    int (*workspace)(ct_stream *s, const ct_matmul_args *args, size_t *bytes);
+    int (*matmul)(ct_stream *s, const ct_matmul_args *args);
+} ct_k_matmul;
+
+/* ---- convolution, 2-D, cross-correlation ---- */
+typedef struct ct_conv_args {
+    ct_view x;           /* [N,C,H,W], dense, channels-last */
+    ct_view w;           /* [K,C/groups,R,S], row-major */
+    ct_view y;           /* [N,K,P,Q], dense, channels-last */
+    const ct_view *bias; /* [K] contiguous, or NULL; forward alone */
+    int64_t stride[2], dilation[2];
+    int64_t pad_begin[2], pad_end[2];
+    int64_t groups;
+    void *workspace;
+} ct_conv_args;
+
+typedef enum ct_conv_pass { CT_CONV_FORWARD, CT_CONV_BACKWARD_DATA, CT_CONV_BACKWARD_WEIGHT } ct_conv_pass;
+
+typedef struct ct_k_conv {
+    int (*workspace)(ct_stream *s, ct_conv_pass pass, const ct_conv_args *args, size_t *bytes);
+    /* forward writes y; backward data writes x from w and y; backward weight writes w from x and y. Beta
+     * is always 0. */
+    int (*run)(ct_stream *s, ct_conv_pass pass, const ct_conv_args *args);
+} ct_k_conv;
+
+/* ---- pooling, 2-D ---- */
+typedef struct ct_pool_args {
+    ct_view x; /* [N,C,H,W], any strides; fast when dense channels-last */
+    ct_view y; /* [N,C,P,Q] */
+    int64_t kernel[2], stride[2], pad[2], dilation[2]; /* dilation: max alone */
+    bool count_include_pad; /* avg: divide by the window clipped to H + 2 pad, else by real cells */
+    bool adaptive;          /* avg: window [floor(iH/P), ceil((i+1)H/P)); the rest is ignored */
+} ct_pool_args;
+
+typedef struct ct_k_pool {
+    /* index (i32, y's shape, dense in y's order): h * W + w of the cell that won: the first maximum of
+     * the window in row-major order, NaN wins. NULL when not wanted. Padding is never chosen. */
+    int (*max)(ct_stream *s, const ct_pool_args *args, const ct_view *index);
+    int (*max_grad)(ct_stream *s, const ct_pool_args *args, const ct_view *dx, int beta,
+                    const ct_view *dy, const ct_view *index);
+    int (*avg)(ct_stream *s, const ct_pool_args *args);
+    int (*avg_grad)(ct_stream *s, const ct_pool_args *args, const ct_view *dx, int beta,
+                    const ct_view *dy);
+} ct_k_pool; /* in the grads args->x and args->y give shapes alone (data NULL) */
+
+/* ---- normalisation ---- Batch norm over dimension 1 of [N,C] or [N,C,...]. */
+typedef struct ct_batchnorm_args {
+    ct_view x, y;              /* of one shape and stride order */
+    const ct_view *weight, *bias; /* [C] or NULL */
+    ct_view mean, invstd;      /* [C], written by the training pass: for backward */
+    const ct_view *running_mean, *running_var; /* [C]; training: updated unless NULL; eval: read */
+    double momentum;           /* running = (1 - momentum) * running + momentum * new; var unbiased */
+    double eps;
+    void *workspace;
+} ct_batchnorm_args;
+
+typedef struct ct_k_norm {
+    size_t (*batchnorm_workspace)(ct_stream *s, const ct_view *x);
+    int (*batchnorm_train)(ct_stream *s, const ct_batchnorm_args *args);
+    int (*batchnorm_eval)(ct_stream *s, const ct_batchnorm_args *args); /* also writes mean, invstd */
+    /* dx, dw, db are NULL when not wanted. `train`: mean and invstd depended on x. */
+    int (*batchnorm_grad)(ct_stream *s, bool train, const ct_view *dx, int beta, const ct_view *dw,
+                          const ct_view *db, const ct_view *dy, const ct_view *x,
+                          const ct_view *weight, const ct_view *mean, const ct_view *invstd,
+                          void *workspace);
+} ct_k_norm;
+
+/* ---- softmax and losses ---- */
+typedef struct ct_cross_entropy_args {
+    ct_view logits;        /* [N,C,...]: classes are dimension 1 */
+    ct_view target;        /* i64 [N,...] class numbers, or logits' shape and dtype: probabilities */
+    const ct_view *weight; /* [C], logits' dtype, or NULL */
+    int64_t ignore_index;  /* class targets alone */
+    double smoothing;
+    /* `loss`: with none [N,...]; else a scalar: the sum, divided by total_weight for mean. */
+    enum { CT_CE_NONE, CT_CE_SUM, CT_CE_MEAN } reduction;
+    ct_view loss;
+    ct_view lse;          /* [N,...]: log-sum-exp per row, for backward */
+    ct_view total_weight; /* scalar: what the mean divides by (PyTorch's rule) */
+    ct_view bad;          /* scalar i64: first flat row whose class is out of range, or -1 */
+    void *workspace;
+} ct_cross_entropy_args;
+
+typedef struct ct_k_loss {
+    /* Along `dim`; log: log-softmax. */
+    int (*softmax)(ct_stream *s, const ct_view *y, const ct_view *x, int dim, bool log);
+    int (*softmax_grad)(ct_stream *s, const ct_view *dx, int beta, const ct_view *dy,
+                        const ct_view *y, int dim, bool log);
+    size_t (*cross_entropy_workspace)(ct_stream *s, const ct_cross_entropy_args *args);
+    int (*cross_entropy)(ct_stream *s, const ct_cross_entropy_args *args);
+    /* dlogits = beta * dlogits + dloss * d loss / d logits; args as in forward, with lse, total_weight. */
+    int (*cross_entropy_grad)(ct_stream *s, const ct_cross_entropy_args *args, const ct_view *dlogits,
+                              int beta, const ct_view *dloss);
+} ct_k_loss;
+
+/* ---- random numbers ---- A draw depends on the logical (row-major) index of an element, never on its
+ * place in memory: words 0..3 of counter (index / 4, step, micro, ordinal) serve 4 neighbours. */
+typedef struct ct_rng {
+    cti_rng_key key;
+    uint32_t step, micro, ordinal;
+} ct_rng;
+
+typedef struct ct_k_random {
+    /* y = x / (1 - p) where u01 >= p, else 0; p = 1 gives zeros. f32, f64: u is always the 24-bit one, so
+     * that both dtypes have one mask. backward is the same call on dy. beta as ever. */
+    int (*dropout)(ct_stream *s, const ct_view *y, int beta, const ct_view *x, double p,
+                   const ct_rng *rng);
+    int (*uniform)(ct_stream *s, const ct_view *y, double low, double high, const ct_rng *rng);
+    int (*normal)(ct_stream *s, const ct_view *y, double mean, double std, const ct_rng *rng);
+} ct_k_random;
+
+/* ---- optimizers ---- Two passes over all parameters; see DESIGN, 'The step'. */
+typedef enum ct_opt_kind { CT_OPT_SGD, CT_OPT_ADAM, CT_OPT_ADAMW } ct_opt_kind;
+
+/* One parameter, dense memory of `n` elements of `dtype` (f32 or f64) each. */
+typedef struct ct_opt_param {
+    void *p, *g;
+    void *s0, *s1; /* SGD: momentum buffer, NULL; Adam: exp_avg, exp_avg_sq */
+    int64_t n;
+    int64_t *step; /* device: updates applied so far */
+    double weight_decay, lr_scale;
+} ct_opt_param;
+
+/* A tensor that a step changes besides the parameters (batch norm's running statistics): put back to
+ * `backup` when the step is not applied, else copied to it. */
+typedef struct ct_opt_guard {
+    void *p, *backup;
+    size_t bytes;
+} ct_opt_guard;
+
+/* In device memory: what changes from step to step, and what a step tells. */
+typedef struct ct_opt_scalars {
+    /* in */
+    double lr;
+    double beta1; /* or SGD's momentum */
+    double beta2, eps, dampening;
+    double max_norm; /* 0: don't clip */
+    int32_t nesterov;
+    int32_t latch; /* 1: after a non-finite step nothing is applied any more */
+    /* out */
+    double weight;    /* the window's */
+    double grad_norm; /* of the gradients divided by the window's weight, before clipping */
+    int32_t nonfinite;/* this step: bit 0 a gradient, bit 1 the weight was 0, bit 2 the loss */
+    int32_t latched;
+    int64_t applied, skipped; /* totals */
+} ct_opt_scalars;
+
+typedef struct ct_k_optim {
+    size_t (*workspace)(ct_stream *s, ct_dtype dtype, int n, const ct_opt_param *params);
+    /* Pass 1: weight (a scalar on the device of `dtype`, or NULL for 1), norm and non-finite flag, in a
+     * fixed tree: the same for any number of threads. loss: a device scalar of `dtype`, or NULL. */
+    int (*norm)(ct_stream *s, ct_dtype dtype, int n, const ct_opt_param *params, const void *weight,
+                const void *loss, ct_opt_scalars *sc, void *workspace);
+    /* Pass 2: unless flagged, divide by the weight, clip, step (PyTorch's update rules). */
+    int (*step)(ct_stream *s, ct_opt_kind kind, ct_dtype dtype, int n, const ct_opt_param *params,
+                int n_guards, const ct_opt_guard *guards, ct_opt_scalars *sc);
+} ct_k_optim;
+
+typedef struct ct_backend {
+    int abi;
+    const char *name; /* "cpu" */
+    bool host_memory; /* device memory can be read by the host */
+    const ct_k_mem *mem;
+    const ct_k_ew *ew;
+    const ct_k_reduce *reduce;
+    const ct_k_matmul *matmul;
+    const ct_k_conv *conv;
+    const ct_k_pool *pool;
+    const ct_k_norm *norm;
+    const ct_k_loss *loss;
+    const ct_k_random *random;
+    const ct_k_optim *optim;
+} ct_backend;
+
+/* The CPU backend: always there. */
+extern const ct_backend cti_backend_cpu;
+
+#ifdef __cplusplus
+}
+#endif
+#endif
