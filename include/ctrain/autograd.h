@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Reverse-mode automatic differentiation with PyTorch's semantics. */
+#ifndef CTRAIN_AUTOGRAD_H
+#define CTRAIN_AUTOGRAD_H
+
+#include <ctrain/tensor.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Only float leaves can be told; a non-leaf is CT_ESTATE, another dtype CT_EDTYPE. */
+CT_NODISCARD int ct_tensor_set_requires_grad(ct_ctx *ctx, ct_tensor *t, bool requires_grad);
+bool ct_tensor_requires_grad(const ct_tensor *t);
+bool ct_tensor_is_leaf(const ct_tensor *t);
+
+/* The gradient accumulated so far: borrowed, until the next backward or zero_grad; NULL before the
+ * first backward. Of leaves alone. */
+ct_tensor *ct_tensor_grad(const ct_tensor *t);
+/* Replaces the gradient (retained; NULL: none). Shape, dtype and device must be t's. */
+CT_NODISCARD int ct_tensor_set_grad(ct_ctx *ctx, ct_tensor *t, ct_tensor *grad);
+/* Sets the gradient of t to none (PyTorch: zero_grad(set_to_none=True)). */
+void ct_zero_grad(ct_tensor *t);
+
+typedef enum ct_backward_flags {
+    CT_BACKWARD_DEFAULT = 0,
+    CT_RETAIN_GRAPH = 1, /* keep what a second backward needs */
+} ct_backward_flags;
+
+/* Adds d sum(output * grad) / d leaf into the grad of each leaf that requires it. `grad` has output's
+ * shape and dtype; NULL stands for 1 and needs a one-element output. Frees the graph unless told
+ * otherwise. CT_ESTATE: no graph leads to output; it was freed by an earlier backward; a saved tensor was
+ * changed in place. On failure no gradient is trustworthy: zero them. */
+CT_NODISCARD int ct_backward(ct_ctx *ctx, ct_tensor *output, ct_tensor *grad, unsigned flags);
+
+/* ---- looking at the graph ---- */
+/* "ReluBackward0" as in PyTorch; "AccumulateGrad" for a leaf's end of the graph; NULL: no graph. */
+typedef struct ct_grad_fn ct_grad_fn;
+const ct_grad_fn *ct_tensor_grad_fn(const ct_tensor *t); /* borrowed from t; NULL for leaves */
+const char *ct_grad_fn_name(const ct_grad_fn *fn);
+int ct_grad_fn_inputs(const ct_grad_fn *fn);
+/* The function that made input i, or the leaf's AccumulateGrad; NULL when it needs no gradient. */
+const ct_grad_fn *ct_grad_fn_next(const ct_grad_fn *fn, int i);
+uint64_t ct_grad_fn_sequence(const ct_grad_fn *fn);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Tensor expressions. Each returns a tensor of the innermost scope, or NULL when it fails, when an error is
+ * pending, or when a required operand is NULL: so formulas nest, and the first error stays in the
+ * context. Operands are of one context and, unless told otherwise, of one float dtype (f32, f64).
+ * Broadcasting is PyTorch's. Names and rules are those of torch / torch.nn.functional. */
+#ifndef CTRAIN_OPS_H
+#define CTRAIN_OPS_H
+
+#include <ctrain/tensor.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- arithmetic ---- Also of i32 and i64 (no gradient), but div. Shapes broadcast. */
+ct_tensor *ct_add(ct_tensor *a, ct_tensor *b);
+ct_tensor *ct_sub(ct_tensor *a, ct_tensor *b);
+ct_tensor *ct_mul(ct_tensor *a, ct_tensor *b);
+ct_tensor *ct_div(ct_tensor *a, ct_tensor *b);
+/* mul * x + add: torch's x * mul, x + add. */
+ct_tensor *ct_affine(ct_tensor *x, double mul, double add);
+ct_tensor *ct_neg(ct_tensor *x);
+ct_tensor *ct_abs(ct_tensor *x);
+ct_tensor *ct_exp(ct_tensor *x);
+ct_tensor *ct_log(ct_tensor *x);
+ct_tensor *ct_sqrt(ct_tensor *x);
+ct_tensor *ct_square(ct_tensor *x);
+/* bool, no gradient; any equal dtype. */
+ct_tensor *ct_eq(ct_tensor *a, ct_tensor *b);
+ct_tensor *ct_ne(ct_tensor *a, ct_tensor *b);
+ct_tensor *ct_lt(ct_tensor *a, ct_tensor *b);
+ct_tensor *ct_le(ct_tensor *a, ct_tensor *b);
+ct_tensor *ct_gt(ct_tensor *a, ct_tensor *b);
+ct_tensor *ct_ge(ct_tensor *a, ct_tensor *b);
+
+/* ---- activations ---- Subgradients: relu's is 0 at 0. */
+ct_tensor *ct_relu(ct_tensor *x);
+ct_tensor *ct_gelu(ct_tensor *x, bool tanh_approx); /* approximate='tanh' or 'none' */
+ct_tensor *ct_silu(ct_tensor *x);
+ct_tensor *ct_sigmoid(ct_tensor *x);
+ct_tensor *ct_tanh(ct_tensor *x);
+
+/* ---- reductions ---- Over the dimensions of `dims` (negative count from the end; n_dims 0: all).
+ * keepdim leaves them with size 1. sum and mean of nothing are 0 and NaN. */
+ct_tensor *ct_sum(ct_tensor *x, const int *dims, int n_dims, bool keepdim);
+ct_tensor *ct_mean(ct_tensor *x, const int *dims, int n_dims, bool keepdim);
+/* Largest (smallest); ties share the gradient evenly; NaN wins. torch.amax, amin. */
+ct_tensor *ct_amax(ct_tensor *x, const int *dims, int n_dims, bool keepdim);
+ct_tensor *ct_amin(ct_tensor *x, const int *dims, int n_dims, bool keepdim);
+/* i64 index of the first largest along dim; no gradient. */
+ct_tensor *ct_argmax(ct_tensor *x, int dim, bool keepdim);
+
+/* ---- shapes ---- Views where strides allow, sharing storage and version. All dtypes. */
+ct_tensor *ct_reshape(ct_tensor *x, int ndim, const int64_t *shape); /* one size may be -1 */
+ct_tensor *ct_flatten(ct_tensor *x, int start_dim, int end_dim);
+ct_tensor *ct_permute(ct_tensor *x, int ndim, const int *dims);
+ct_tensor *ct_transpose(ct_tensor *x, int dim0, int dim1);
+ct_tensor *ct_squeeze(ct_tensor *x, int dim);
+ct_tensor *ct_unsqueeze(ct_tensor *x, int dim);
+ct_tensor *ct_expand(ct_tensor *x, int ndim, const int64_t *shape); /* -1 keeps a size */
+/* [start, start + length) of dim. */
+ct_tensor *ct_narrow(ct_tensor *x, int dim, int64_t start, int64_t length);
+ct_tensor *ct_cat(ct_tensor *const *xs, int n, int dim);
+/* x itself when it is so already, else a copy. */
+ct_tensor *ct_contiguous(ct_tensor *x);
+ct_tensor *ct_channels_last(ct_tensor *x); /* 4-D */
+ct_tensor *ct_clone(ct_tensor *x);
+/* Shares storage and sees later changes; no graph. */
+ct_tensor *ct_detach(ct_tensor *x);
+/* Conversion; the gradient is converted back. x itself when it has the dtype. */
+ct_tensor *ct_cast(ct_tensor *x, ct_dtype dtype);
+
+/* ---- products ---- */
+/* torch.matmul: vectors, matrices, batches with broadcasting. */
+ct_tensor *ct_matmul(ct_tensor *a, ct_tensor *b);
+/* x [..., in], weight [out, in], bias [out] or NULL -> [..., out]. */
+ct_tensor *ct_linear(ct_tensor *x, ct_tensor *weight, ct_tensor *bias);
+
+typedef struct ct_conv2d_opts {
+    int64_t stride[2], padding[2], dilation[2]; /* height, width */
+    int64_t groups;
+    bool same; /* padding='same': stride 1; an odd total puts the extra zero at the end */
+} ct_conv2d_opts;
+ct_conv2d_opts ct_conv2d_defaults(void); /* stride 1, padding 0, dilation 1, groups 1 */
+/* x [N,C,H,W], weight [K,C/groups,R,S], bias [K] or NULL -> [N,K,P,Q], channels-last in memory. */
+ct_tensor *ct_conv2d(ct_tensor *x, ct_tensor *weight, ct_tensor *bias, ct_conv2d_opts opts);
+
+typedef struct ct_pool2d_opts {
+    int64_t kernel[2], stride[2], padding[2]; /* stride 0: kernel */
+    int64_t dilation[2];                      /* max alone */
+    bool ceil_mode;
+    bool count_include_pad; /* avg alone; default true */
+} ct_pool2d_opts;
+ct_pool2d_opts ct_pool2d_defaults(int64_t kernel); /* stride = kernel, padding 0 */
+/* [N,C,H,W]. The gradient goes to the first maximum of a window; NaN wins. */
+ct_tensor *ct_max_pool2d(ct_tensor *x, ct_pool2d_opts opts);
+ct_tensor *ct_avg_pool2d(ct_tensor *x, ct_pool2d_opts opts);
+ct_tensor *ct_adaptive_avg_pool2d(ct_tensor *x, int64_t out_h, int64_t out_w);
+
+/* ---- normalisation, dropout ---- */
+typedef struct ct_batch_norm_opts {
+    bool training;   /* batch statistics, and running ones updated in place (unless NULL) */
+    double momentum; /* 0.1: running = 0.9 running + 0.1 new (unbiased variance) */
+    double eps;      /* 1e-5 */
+} ct_batch_norm_opts;
+ct_batch_norm_opts ct_batch_norm_defaults(bool training);
+/* x [N,C] or [N,C,...]; the others [C] or NULL. Without running statistics batch ones are used in
+ * evaluation too. Training needs more than one value per channel. */
+ct_tensor *ct_batch_norm(ct_tensor *x, ct_tensor *weight, ct_tensor *bias, ct_tensor *running_mean,
+                         ct_tensor *running_var, ct_batch_norm_opts opts);
+/* Zeroes with probability p, scales the rest by 1/(1-p); x itself when not training or p is 0. */
+ct_tensor *ct_dropout(ct_tensor *x, double p, bool training);
+
+/* ---- softmax and losses ---- */
+ct_tensor *ct_softmax(ct_tensor *x, int dim);
+ct_tensor *ct_log_softmax(ct_tensor *x, int dim);
+
+typedef enum ct_reduction { CT_REDUCE_NONE, CT_REDUCE_SUM, CT_REDUCE_MEAN } ct_reduction;
+
+typedef struct ct_cross_entropy_opts {
+    ct_tensor *weight;    /* [C] or NULL */
+    int64_t ignore_index; /* -100 */
+    double label_smoothing;
+    ct_reduction reduction; /* mean */
+    /* When not NULL: *total_weight becomes a scalar of the scope, what the mean divides by. */
+    ct_tensor **total_weight;
+} ct_cross_entropy_opts;
+ct_cross_entropy_opts ct_cross_entropy_defaults(void);
+/* logits [N,C,...]; target i64 [N,...] class numbers, or probabilities of logits' shape and dtype.
+ * Class numbers are checked (CT_EDATA). The mean over nothing is NaN, as PyTorch's. */
+ct_tensor *ct_cross_entropy(ct_tensor *logits, ct_tensor *target, ct_cross_entropy_opts opts);
+/* Shapes broadcast. */
+ct_tensor *ct_mse_loss(ct_tensor *x, ct_tensor *target, ct_reduction reduction);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

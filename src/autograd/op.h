@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* All that an op file may see. An op is one file with one `const ct_op` and its public function(s):
+ *
+ *     static int infer(cti_node *n) { return cti_out_like(n, 0, 0); }
+ *     static int forward(cti_node *n)
+ *     {
+ *         cti_save_out(n, 0, 0);
+ *         return cti_be(n)->ew->unary(cti_stream(n), CT_UN_RELU, cti_y(n, 0), cti_x(n, 0));
+ *     }
+ *     static int backward(cti_node *n) { ... cti_dx(n, 0, &beta) ... cti_dy(n, 0) ... cti_saved(n, 0) ... }
+ *     const ct_op cti_op_relu = {.name = "relu", .torch_name = "ReluBackward0", ...};
+ *     ct_tensor *ct_relu(ct_tensor *x) { return cti_apply(&cti_op_relu, NULL, 0, 1, &x); }
+ *
+ * An op whose gradient is best said in other ops gives `vjp` instead of `backward`; an op without any
+ * gradient (argmax, eq) gives neither. A formula of ops needs no ct_op at all. */
+#ifndef AUTOGRAD_OP_H
+#define AUTOGRAD_OP_H
+
+#include "backend/backend.h"
+#include "base/error.h"
+#include <ctrain/ops.h>
+
+typedef struct cti_node cti_node;
+
+/* ---- test cases ---- The harness runs each op's cases; tests/golden/make.py runs them in PyTorch. */
+typedef enum ct_case_kind {
+    CT_IN_NONE,     /* an absent optional input */
+    CT_IN_NORMAL,   /* N(0,1) */
+    CT_IN_POSITIVE, /* U(0.5, 2) */
+    CT_IN_AWAY,     /* N(0,1) moved away from 0 by 0.1: no kink within reach of finite differences */
+    CT_IN_DISTINCT, /* a shuffled grid with gaps of 0.1: no ties */
+    CT_IN_PROBS,    /* rows along dim 1 sum to 1 */
+    CT_IN_CLASS,    /* i64 in [0, `classes`); the harness never differentiates it */
+    CT_IN_BOOL,
+    CT_IN_I64,      /* small integers, -4..4 */
+} ct_case_kind;
+
+typedef struct ct_case_in {
+    ct_case_kind kind;
+    int ndim;
+    int64_t shape[CT_MAX_DIMS];
+    int64_t classes; /* CT_IN_CLASS */
+    bool no_grad;    /* a float input that gets no gradient (running statistics) */
+} ct_case_in;
+
+#define CT_CASE_MAX_IN 6
+#define CT_CASE_MAX_ARG 12
+
+typedef struct ct_case {
+    const char *name; /* unique in the op: "stride 2, groups 2" */
+    double arg[CT_CASE_MAX_ARG]; /* the op's own arguments, read by `call` and by make.py's line */
+    ct_case_in in[CT_CASE_MAX_IN];
+    double tol_f32; /* relative; 0: the harness's default 1e-5 */
+    const char *skip_diff; /* no finite differences for this case, and why */
+} ct_case;
+
+/* ---- the op ---- */
+typedef struct ct_op {
+    const char *name;       /* "max_pool2d": file name, error prefix */
+    const char *torch_name; /* "MaxPool2DWithIndicesBackward0": what grad_fn says */
+    unsigned optional;      /* bit i: input i may be NULL */
+    unsigned accumulates;   /* bit i: backward takes beta 1 for dx i; else the engine adds */
+    int (*infer)(cti_node *n);    /* checks shapes and dtypes, declares the outputs */
+    int (*forward)(cti_node *n);  /* launches kernels, saves; NULL for pure views */
+    int (*backward)(cti_node *n); /* writes each dx that is wanted */
+    /* The gradient in public ops: dx[i] for each input with cti_wants(n, i); NULL entries are none. dy[i] is
+     * NULL where no gradient came. It may return dy itself. */
+    int (*vjp)(cti_node *n, ct_tensor *const *dy, ct_tensor **dx);
+    const ct_case *cases;
+    int n_cases;
+    /* Runs a case. in[i] is NULL for CT_IN_NONE. */
+    ct_tensor *(*call)(ct_tensor *const *in, const ct_case *c);
+    const char *no_golden; /* why PyTorch can't be the oracle (dropout's random numbers) */
+    const char *no_empty;  /* why no case has an empty input */
+} ct_op;
+
+#define CT_CASES(array) .cases = (array), .n_cases = (int)(sizeof(array) / sizeof((array)[0]))
+
+/* ---- running ---- Checks NULL and pending errors, infers, runs, records on the tape if any input
+ * requires grad and recording is on. attr (up to 160 bytes, copied) is the op's own parameters. */
+ct_tensor *cti_apply(const ct_op *op, const void *attr, size_t attr_bytes, int n_in,
+                     ct_tensor *const *in);
+/* The same for several outputs: out[0..n_out), all NULL on failure. Returns the status. */
+int cti_apply_multi(const ct_op *op, const void *attr, size_t attr_bytes, int n_in,
+                    ct_tensor *const *in, int n_out, ct_tensor **out);
+
+/* The context of the first operand that isn't NULL; NULL when all are. */
+ct_ctx *cti_ctx_of(int n, ct_tensor *const *in);
+/* For public functions that check before they apply: records "op: text", returns NULL. */
+ct_tensor *cti_raise(ct_ctx *ctx, const ct_op *op, int code, const char *fmt, ...) CT_PRINTF(4, 5);
+/* cti_fail for infer and forward: records "op: text", returns the code. */
+int cti_op_fail(cti_node *n, int code, const char *fmt, ...) CT_PRINTF(3, 4);
+
+/* ---- inside infer and forward ---- Valid there: */
+int cti_n_in(const cti_node *n);
+const void *cti_attr(const cti_node *n);
+void *cti_attr_mut(cti_node *n); /* infer and forward may note things for backward */
+const ct_backend *cti_be(const cti_node *n);
+ct_stream *cti_stream(const cti_node *n);
+ct_ctx *cti_node_ctx(const cti_node *n);
+bool cti_recording(const cti_node *n); /* will a backward come? */
+const ct_view *cti_x(const cti_node *n, int i); /* input i; NULL when absent */
+const ct_view *cti_y(const cti_node *n, int i); /* output i, after infer declared it */
+const char *cti_shape_str(const ct_view *v, char *buf, size_t cap); /* "[64,10]" */
+
+/* Declaring outputs: fresh memory, ... */
+int cti_out(cti_node *n, int o, ct_dtype dtype, int ndim, const int64_t *shape); /* row-major */
+int cti_out_like(cti_node *n, int o, int i); /* as input i: dtype, shape, stride order, dense */
+int cti_out_shaped_like(cti_node *n, int o, ct_dtype dtype, const ct_view *like); /* as a view */
+int cti_out_channels_last(cti_node *n, int o, ct_dtype dtype, const int64_t *shape); /* 4-D */
+/* ... or a view of input i's storage (shares its version), offset in elements from input i's data. */
+int cti_out_view(cti_node *n, int o, int i, int ndim, const int64_t *shape, const int64_t *stride,
+                 int64_t offset);
+
+/* Checks shared by many ops; each records its error. */
+int cti_check_float(cti_node *n, int i); /* f32 or f64 */
+int cti_check_same_dtype(cti_node *n);   /* all present inputs */
+/* The broadcast of inputs a and b: shape into *ndim, shape; CT_ESHAPE when there is none. */
+int cti_broadcast(cti_node *n, int a, int b, int *ndim, int64_t *shape);
+/* dim in -ndim..ndim-1 made non-negative; CT_EINVAL with the range in the text. */
+int cti_check_dim(cti_node *n, int i, int *dim);
+/* v widened to `shape` by strides 0; the shapes must fit. */
+ct_view cti_view_expand(const ct_view *v, int ndim, const int64_t *shape);
+
+/* Keeping things for backward (no-ops when none will come). slot 0..5 is the op's own numbering. */
+void cti_save_in(cti_node *n, int slot, int i);
+void cti_save_out(cti_node *n, int slot, int o);
+/* Fresh memory that forward fills: a temporary when no backward will come. NULL: out of memory (recorded). */
+const ct_view *cti_save_new(cti_node *n, int slot, ct_dtype dtype, int ndim, const int64_t *shape);
+const ct_view *cti_save_new_like(cti_node *n, int slot, ct_dtype dtype, const ct_view *like);
+
+/* ---- inside backward (and forward: workspace) ---- */
+bool cti_wants(const cti_node *n, int i);             /* is the gradient of input i needed? */
+const ct_view *cti_in_meta(const cti_node *n, int i); /* dtype, shape, strides of input i; data NULL */
+const ct_view *cti_saved(const cti_node *n, int slot); /* NULL when never saved */
+const ct_view *cti_dy(const cti_node *n, int o);      /* any strides; NULL when no gradient came */
+/* dy made dense in the order wanted, by a copy when it isn't so. NULL: out of memory (recorded). */
+const ct_view *cti_dy_like(cti_node *n, int o, const ct_view *like);
+const ct_view *cti_dy_channels_last(cti_node *n, int o);
+/* Where to write the gradient of input i, dense, input i's shape and stride order. *beta is 1 when it must be
+ * added to what is there (only if the op `accumulates`). NULL: not wanted, or out of memory (recorded). */
+const ct_view *cti_dx(cti_node *n, int i, int *beta);
+/* Scratch until the op returns; one at a time. NULL: out of memory (recorded); bytes 0 gives NULL. */
+void *cti_workspace(cti_node *n, size_t bytes);
+/* A dense temporary of the op's own, freed when it returns. */
+const ct_view *cti_temp_like(cti_node *n, ct_dtype dtype, const ct_view *like);
+
+/* In vjp: tensors over what was saved, of the innermost scope. */
+ct_tensor *cti_saved_tensor(cti_node *n, int slot);
+/* grad summed over broadcast dimensions down to input i's shape. */
+ct_tensor *cti_sum_to_input(cti_node *n, ct_tensor *grad, int i);
+
+/* Random position of the next draw in stream dropout (advances the ordinal). */
+ct_rng cti_next_rng(ct_ctx *ctx);
+
+bool cti_view_dense_like(const ct_view *v, const ct_view *like); /* same shape, same strides */
+bool cti_view_channels_last(const ct_view *v); /* 4-D, dense, C innermost (size-1 dims ignored) */
+
+/* The op table, in the order of meson.build. */
+extern const ct_op *const cti_ops[];
+extern const int cti_n_ops;
+
+#endif
