@@ -35,18 +35,20 @@ void *cti_alloc(cti_mem *m, size_t bytes, const char *maker);
 /* Not zeroed: for tensors and buffers. */
 void *cti_alloc_raw(cti_mem *m, size_t bytes, const char *maker);
 void cti_free(cti_mem *m, void *p); /* NULL is fine */
-/* Grows *p (an array of *cap elements) to hold at least `need`; 0 or CT_ENOMEM, *p untouched. */
+/* Grows *p (an array of *cap elements, NULL and 0 at first) to hold at least `need`, at least
+ * doubling; new elements are zero. 0, or CT_ENOMEM with *p and *cap untouched. */
 int cti_grow(cti_mem *m, void **p, size_t *cap, size_t need, size_t elem_bytes, const char *maker);
 char *cti_strdup(cti_mem *m, const char *s);
 
 cti_mem_stats cti_mem_get_stats(cti_mem *m);
 /* The n-th allocation from now (1 = the next) returns NULL, and all later ones too when `sticky`;
- * 0 switches it off. True in cti_mem_failed once one has failed. */
+ * 0 switches it off. True in cti_mem_failed once one has failed so, until the next call with n > 0
+ * (so a test can loop over n until nothing failed). */
 void cti_mem_fail_at(cti_mem *m, uint64_t n, bool sticky);
 bool cti_mem_failed(cti_mem *m);
 
-/* A cache of freed blocks in power-of-two size classes, over an allocator: what a steady step
- * allocates comes from here. Not thread-safe (one context, one thread). `direct` passes each call
+/* A cache of freed blocks in size classes (powers of two to 1 MiB, then eighths of them), over an
+ * allocator: what a steady step allocates comes from here. Not thread-safe (one context, one thread). `direct` passes each call
  * through, so that sanitizers and the failing mode see it. */
 typedef struct cti_cache cti_cache;
 cti_cache *cti_cache_new(cti_mem *m, bool direct);

@@ -16,7 +16,7 @@ void cti_threads_join(cti_threads *t); /* waits for all and frees; NULL is fine 
 
 /* A bounded multi-producer multi-consumer queue of u64 items. */
 typedef struct cti_queue cti_queue;
-cti_queue *cti_queue_new(cti_mem *m, int capacity);
+cti_queue *cti_queue_new(cti_mem *m, int capacity); /* NULL when out of memory; at least 1 */
 void cti_queue_free(cti_queue *q);
 bool cti_queue_push(cti_queue *q, uint64_t item); /* waits for room; false once closed */
 bool cti_queue_pop(cti_queue *q, uint64_t *item); /* waits; false once closed (items left are dropped) */
