@@ -129,6 +129,9 @@ void cti_save_out(cti_node *n, int slot, int o);
 const ct_view *cti_save_new(cti_node *n, int slot, ct_dtype dtype, int ndim, const int64_t *shape);
 const ct_view *cti_save_new_like(cti_node *n, int slot, ct_dtype dtype, const ct_view *like);
 
+/* forward changes input i in place (running statistics): its version is bumped. */
+void cti_mark_changed(cti_node *n, int i);
+
 /* ---- inside backward (and forward: workspace) ---- */
 bool cti_wants(const cti_node *n, int i);             /* is the gradient of input i needed? */
 const ct_view *cti_in_meta(const cti_node *n, int i); /* dtype, shape, strides of input i; data NULL */
@@ -149,6 +152,13 @@ const ct_view *cti_temp_like(cti_node *n, ct_dtype dtype, const ct_view *like);
 ct_tensor *cti_saved_tensor(cti_node *n, int slot);
 /* grad summed over broadcast dimensions down to input i's shape. */
 ct_tensor *cti_sum_to_input(cti_node *n, ct_tensor *grad, int i);
+
+/* ---- one-input elementwise ops ---- attr is a ct_unary; what backward needs is saved as backend/scalar.h
+ * says. */
+int cti_unary_infer(cti_node *n);
+int cti_unary_forward(cti_node *n);
+int cti_unary_backward(cti_node *n);
+ct_tensor *cti_apply_unary(const ct_op *op, ct_unary fn, ct_tensor *x);
 
 /* Random position of the next draw in stream dropout (advances the ordinal). */
 ct_rng cti_next_rng(ct_ctx *ctx);
