@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Modules: named parameters, buffers and children, with PyTorch's names and default inits. Every
+ * built-in layer is written with these public calls alone; an application's layers are their equals. */
+#ifndef CTRAIN_NN_H
+#define CTRAIN_NN_H
+
+#include <ctrain/ops.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct ct_module ct_module;
+
+/* ---- writing a module ---- */
+
+typedef struct ct_module_ops {
+    const char *name; /* "Linear" */
+    /* x is of the innermost scope or NULL (pass it on); returns a scope tensor or NULL. */
+    ct_tensor *(*forward)(ct_module *m, void *self, ct_tensor *x);
+    /* "in_features=64, out_features=10, bias=true" into buf. Optional. */
+    void (*describe)(ct_module *m, const void *self, char *buf, size_t cap);
+    void (*free)(void *self); /* what self owns beyond its own bytes. Optional. */
+} ct_module_ops;
+
+/* A module with `self_bytes` zeroed bytes of its own. Owned until it becomes a child. */
+CT_NODISCARD ct_module *ct_module_new(ct_ctx *ctx, const ct_module_ops *ops, size_t self_bytes);
+/* Frees it with its children, parameters and buffers. NULL is fine. Not for a child. */
+void ct_module_free(ct_module *m);
+void *ct_module_self(ct_module *m);
+ct_ctx *ct_module_ctx(const ct_module *m);
+
+/* Each takes ownership of the tensor (child) when it succeeds and releases (frees) it when it fails, so
+ * `ct_module_add_param(m, "weight", ct_tensor_new(...))` needs no check between: NULL gives the
+ * pending error. Names have no dots and are unique in m. Parameters get requires_grad. */
+int ct_module_add_param(ct_module *m, const char *name, ct_tensor *t);
+int ct_module_add_buffer(ct_module *m, const char *name, ct_tensor *t);
+int ct_module_add_child(ct_module *m, const char *name, ct_module *child);
+
+/* ---- using modules ---- */
+
+ct_tensor *ct_module_forward(ct_module *m, ct_tensor *x);
+void ct_module_train(ct_module *m, bool training); /* with all below; true at the start */
+bool ct_module_is_training(const ct_module *m);
+const char *ct_module_name(const ct_module *m);    /* its ops' name */
+int ct_module_n_children(const ct_module *m);
+ct_module *ct_module_child(const ct_module *m, int i, const char **name); /* borrowed */
+/* Borrowed; by path: "0.weight". NULL when there is none. */
+ct_tensor *ct_module_get_param(ct_module *m, const char *path);
+
+/* One named tensor of a module: a parameter or a buffer. Names are PyTorch's state_dict keys. */
+typedef struct ct_named_tensor {
+    char name[128];
+    ct_tensor *tensor; /* borrowed */
+    bool is_buffer;
+} ct_named_tensor;
+
+/* Fills out[0..cap) in state_dict order and returns how many there are (call with cap 0 first). */
+int ct_module_state(ct_module *m, ct_named_tensor *out, int cap); /* parameters and buffers */
+int64_t ct_module_n_params(ct_module *m); /* elements of all parameters */
+/* Freezing: requires_grad of all parameters in m. */
+int ct_module_set_requires_grad(ct_module *m, bool requires_grad);
+void ct_module_zero_grad(ct_module *m);
+/* Probability and similar of all dropout layers below m: used by overfit-one-batch. Returns how many. */
+int ct_module_set_dropout(ct_module *m, double p);
+
+/* A table: path, layer, output shape for input `shape`, parameters. Into buf, as snprintf. Runs a
+ * forward pass in evaluation mode on zeros. Negative on error. */
+int ct_module_summary(ct_module *m, int ndim, const int64_t *shape, char *buf, size_t cap);
+
+/* ---- layers ---- Owned; NULL on error. Parameters and inits are PyTorch's: weight U(+-1/sqrt(fan_in))
+ * (kaiming_uniform with a = sqrt 5), bias the same bound. */
+CT_NODISCARD ct_module *ct_nn_linear_new(ct_ctx *ctx, int64_t in, int64_t out, bool bias);
+CT_NODISCARD ct_module *ct_nn_conv2d_new(ct_ctx *ctx, int64_t in, int64_t out, int64_t kernel_h,
+                                         int64_t kernel_w, ct_conv2d_opts opts, bool bias);
+
+typedef struct ct_nn_batchnorm_opts {
+    double eps, momentum; /* 1e-5, 0.1 */
+    bool affine, track_running_stats;
+} ct_nn_batchnorm_opts;
+ct_nn_batchnorm_opts ct_nn_batchnorm_defaults(void);
+/* 1d: [N,C] or [N,C,L]; 2d: [N,C,H,W]. Buffers running_mean, running_var, num_batches_tracked (i64). */
+CT_NODISCARD ct_module *ct_nn_batchnorm1d_new(ct_ctx *ctx, int64_t features, ct_nn_batchnorm_opts opts);
+CT_NODISCARD ct_module *ct_nn_batchnorm2d_new(ct_ctx *ctx, int64_t features, ct_nn_batchnorm_opts opts);
+CT_NODISCARD ct_module *ct_nn_dropout_new(ct_ctx *ctx, double p);
+CT_NODISCARD ct_module *ct_nn_maxpool2d_new(ct_ctx *ctx, ct_pool2d_opts opts);
+CT_NODISCARD ct_module *ct_nn_avgpool2d_new(ct_ctx *ctx, ct_pool2d_opts opts);
+CT_NODISCARD ct_module *ct_nn_adaptive_avgpool2d_new(ct_ctx *ctx, int64_t out_h, int64_t out_w);
+CT_NODISCARD ct_module *ct_nn_flatten_new(ct_ctx *ctx, int start_dim, int end_dim); /* 1, -1 */
+CT_NODISCARD ct_module *ct_nn_relu_new(ct_ctx *ctx);
+CT_NODISCARD ct_module *ct_nn_gelu_new(ct_ctx *ctx, bool tanh_approx);
+CT_NODISCARD ct_module *ct_nn_silu_new(ct_ctx *ctx);
+CT_NODISCARD ct_module *ct_nn_sigmoid_new(ct_ctx *ctx);
+CT_NODISCARD ct_module *ct_nn_tanh_new(ct_ctx *ctx);
+/* Children are named "0", "1", ... as they are added (ct_module_add_child with any other name too). */
+CT_NODISCARD ct_module *ct_nn_sequential_new(ct_ctx *ctx);
+int ct_nn_sequential_add(ct_module *seq, ct_module *child); /* takes child; NULL: the pending error */
+/* x -> body(x) + shortcut(x); shortcut NULL is the identity. Children "body", "shortcut". Takes both. */
+CT_NODISCARD ct_module *ct_nn_residual_new(ct_ctx *ctx, ct_module *body, ct_module *shortcut);
+
+/* An nn.Sequential from text: layer names in lower case with their arguments but the input size, which
+ * is inferred from `shape` (of one sample, without N): "conv2d(32, 3, padding=1) relu flatten linear(10)".
+ * Separated by blanks or new lines; arguments by position or by PyTorch's keyword; residual( ... ) nests.
+ * CT_ECONFIG names the layer, its place in the text, what was expected and what it got. */
+CT_NODISCARD ct_module *ct_nn_layers_new(ct_ctx *ctx, const char *text, int ndim, const int64_t *shape);
+
+/* ---- models ---- A model of the zoo, or of an application: how to build it from a config. */
+#define CT_MODEL_MAX_KEYS 16
+
+typedef struct ct_model_key {
+    const char *name;          /* a key of [model] */
+    const char *default_value; /* as text */
+    const char *doc;
+} ct_model_key;
+
+typedef struct ct_model_spec {
+    int ndim; /* of one input sample, without N */
+    int64_t shape[CT_MAX_DIMS];
+    int64_t n_classes; /* outputs wanted */
+    const char *const *values; /* of the model's keys, in their order */
+} ct_model_spec;
+
+typedef struct ct_model_def {
+    const char *name; /* [model] name */
+    const char *doc;
+    ct_model_key keys[CT_MODEL_MAX_KEYS]; /* ends at a NULL name */
+    /* NULL with the context's error set when the spec doesn't fit. */
+    ct_module *(*build)(ct_ctx *ctx, const ct_model_spec *spec);
+} ct_model_def;
+
+#ifdef __cplusplus
+}
+#endif
+#endif
