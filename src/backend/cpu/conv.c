@@ -1,0 +1,346 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* f32 by oneDNN's direct convolution on channels-last memory, f64 by our own tiles. */
+#include "backend/cpu/cpu.h"
+#include "backend/cpu/dnnl.h"
+#include "backend/cpu/tile.h"
+
+#include <string.h>
+
+enum { ROWS = CTI_TILE_ROWS, COLS = CTI_TILE_COLS };
+
+static int64_t ceil_div(int64_t a, int64_t b)
+{
+    return (a + b - 1) / b;
+}
+
+/* ---- f32 ---- */
+static int get_op(ct_stream *s, ct_conv_pass pass, const ct_conv_args *a, cti_dnnl_op **op)
+{
+    cti_dnnl_key key;
+    cti_dnnl_key_init(&key, CTI_DNNL_CONV);
+    cti_dnnl_conv *k = &key.u.conv;
+    k->pass = (int32_t)pass;
+    k->bias = pass == CT_CONV_FORWARD && a->bias != NULL;
+    k->n = a->x.shape[0];
+    k->c = a->x.shape[1];
+    k->h = a->x.shape[2];
+    k->w = a->x.shape[3];
+    k->k = a->w.shape[0];
+    k->r = a->w.shape[2];
+    k->s = a->w.shape[3];
+    k->p = a->y.shape[2];
+    k->q = a->y.shape[3];
+    k->groups = a->groups;
+    for (int i = 0; i < 2; i++) {
+        int64_t extent = (a->w.shape[2 + i] - 1) * a->dilation[i] + 1;
+        k->stride[i] = a->stride[i];
+        k->dilation[i] = a->dilation[i];
+        k->pad_begin[i] = a->pad_begin[i];
+        /* What the last window really covers: rows cut off by the stride are no padding. */
+        k->pad_end[i] = (a->y.shape[2 + i] - 1) * a->stride[i] + extent - a->x.shape[2 + i] -
+                        a->pad_begin[i];
+    }
+    return cti_dnnl_get(s, &key, op);
+}
+
+static int run_f32(ct_stream *s, ct_conv_pass pass, const ct_conv_args *a)
+{
+    cti_dnnl_op *op;
+    int rc = get_op(s, pass, a, &op);
+    if (rc)
+        return rc;
+    const bool bias = pass == CT_CONV_FORWARD && a->bias;
+    cti_dnnl_data data = {.in = a->x.data,
+                          .w = a->w.data,
+                          .bias = bias ? a->bias->data : NULL,
+                          .out = a->y.data};
+    return cti_dnnl_run(s, op, &data, a->workspace);
+}
+
+/* ---- f64: forward and backward data ----
+ * Both are sums over taps of (pixels x channels) by (channels x channels), out of the `source` image
+ * into the `target` image; they differ in which pixel a tap reads and in how weights are packed. */
+typedef struct sum_over_taps {
+    const double *source;
+    double *target;
+    const double *bias;
+    const double *packed; /* [group][block of COLS target channels][r][s][source channel][COLS] */
+    const double *zeros;  /* what a tap outside the image reads: one row of channels */
+    int64_t n, sc, sh, sw, tc, th, tw; /* channels per image pixel, all groups */
+    int64_t groups, sg, tg, r, s;      /* channels per group; taps */
+    const ct_conv_args *args;
+    bool transposed; /* backward data */
+} sum_over_taps;
+
+/* The source coordinate that a tap of target coordinate `t` reads, or -1. */
+static int64_t source_at(const sum_over_taps *c, int axis, int64_t t, int64_t tap)
+{
+    const ct_conv_args *a = c->args;
+    const int64_t limit = axis ? c->sw : c->sh;
+    int64_t at;
+    if (c->transposed) {
+        at = t + a->pad_begin[axis] - tap * a->dilation[axis];
+        if (at < 0 || at % a->stride[axis])
+            return -1;
+        at /= a->stride[axis];
+    } else {
+        at = t * a->stride[axis] - a->pad_begin[axis] + tap * a->dilation[axis];
+    }
+    return at >= 0 && at < limit ? at : -1;
+}
+
+/* Points the rows of a tile at what the tap reads; false when all of it is outside. */
+static bool tap_rows(const sum_over_taps *c, const double *line, int64_t t0, int64_t tap,
+                     const double *row[ROWS])
+{
+    bool any = false;
+    for (int i = 0; i < ROWS; i++) {
+        int64_t at = t0 + i < c->tw ? source_at(c, 1, t0 + i, tap) : -1;
+        row[i] = at < 0 ? c->zeros : line + at * c->sc;
+        any = any || at >= 0;
+    }
+    return any;
+}
+
+/* ROWS pixels of a line by COLS channels. */
+static void target_tile(const sum_over_taps *c, int64_t image, int64_t line, int64_t t0, int64_t group,
+                        int64_t block)
+{
+    double acc[ROWS][COLS] = {{0}};
+    const double *row[ROWS];
+    const int64_t blocks = ceil_div(c->tg, COLS);
+    const double *panel = c->packed + (group * blocks + block) * c->r * c->s * c->sg * COLS;
+    for (int64_t r = 0; r < c->r; r++) {
+        int64_t at = source_at(c, 0, line, r);
+        if (at < 0)
+            continue;
+        const double *source = c->source + (image * c->sh + at) * c->sw * c->sc + group * c->sg;
+        for (int64_t s = 0; s < c->s; s++)
+            if (tap_rows(c, source, t0, s, row))
+                cti_cpu_tile(c->sg, row, 1, panel + (r * c->s + s) * c->sg * COLS, COLS, acc);
+    }
+    const int64_t first = group * c->tg + block * COLS;
+    const int64_t cols = c->tg - block * COLS < COLS ? c->tg - block * COLS : COLS;
+    const int64_t rows = c->tw - t0 < ROWS ? c->tw - t0 : ROWS;
+    for (int64_t i = 0; i < rows; i++) {
+        double *to = c->target + ((image * c->th + line) * c->tw + t0 + i) * c->tc + first;
+        for (int64_t j = 0; j < cols; j++)
+            to[j] = c->bias ? acc[i][j] + c->bias[first + j] : acc[i][j];
+    }
+}
+
+static size_t packed_doubles(ct_conv_pass pass, const ct_conv_args *a)
+{
+    const int64_t cg = a->w.shape[1], kg = a->w.shape[0] / a->groups;
+    const int64_t sg = pass == CT_CONV_FORWARD ? cg : kg, tg = pass == CT_CONV_FORWARD ? kg : cg;
+    return (size_t)(a->groups * ceil_div(tg, COLS) * COLS * a->w.shape[2] * a->w.shape[3] * sg);
+}
+
+static void pack_weights(const sum_over_taps *c, const double *w, double *to)
+{
+    const int64_t blocks = ceil_div(c->tg, COLS), taps = c->r * c->s;
+    const int64_t by_source = c->transposed ? c->tg * taps : taps;
+    const int64_t by_target = c->transposed ? taps : c->sg * taps;
+    for (int64_t g = 0; g < c->groups; g++) {
+        const double *from = w + g * c->tg * c->sg * taps;
+        for (int64_t b = 0; b < blocks; b++)
+            for (int64_t tap = 0; tap < taps; tap++)
+                for (int64_t i = 0; i < c->sg; i++)
+                    for (int64_t j = b * COLS; j < (b + 1) * COLS; j++)
+                        *to++ = j < c->tg ? from[i * by_source + j * by_target + tap] : 0;
+    }
+}
+
+static void run_sum_f64(ct_stream *s, ct_conv_pass pass, const ct_conv_args *a)
+{
+    const bool transposed = pass == CT_CONV_BACKWARD_DATA;
+    const ct_view *src = transposed ? &a->y : &a->x, *dst = transposed ? &a->x : &a->y;
+    double *packed = a->workspace, *zeros = packed + packed_doubles(pass, a);
+    const sum_over_taps c = {.source = src->data,
+                             .target = dst->data,
+                             .bias = a->bias && !transposed ? a->bias->data : NULL,
+                             .packed = packed,
+                             .zeros = zeros,
+                             .n = dst->shape[0],
+                             .sc = src->shape[1],
+                             .sh = src->shape[2],
+                             .sw = src->shape[3],
+                             .tc = dst->shape[1],
+                             .th = dst->shape[2],
+                             .tw = dst->shape[3],
+                             .groups = a->groups,
+                             .sg = src->shape[1] / a->groups,
+                             .tg = dst->shape[1] / a->groups,
+                             .r = a->w.shape[2],
+                             .s = a->w.shape[3],
+                             .args = a,
+                             .transposed = transposed};
+    pack_weights(&c, a->w.data, packed);
+    memset(zeros, 0, (size_t)c.sg * sizeof *zeros);
+    const int64_t blocks = ceil_div(c.tg, COLS), lines = c.n * c.th;
+    const int64_t work = ct_view_numel(dst) * c.sg * c.r * c.s / 4;
+#pragma omp parallel for num_threads(cti_cpu_team(s, work)) schedule(static)
+    for (int64_t l = 0; l < lines; l++)
+        for (int64_t g = 0; g < c.groups; g++)
+            for (int64_t b = 0; b < blocks; b++)
+                for (int64_t t = 0; t < c.tw; t += ROWS)
+                    target_tile(&c, l / c.th, l % c.th, t, g, b);
+}
+
+/* ---- f64: backward weight ----
+ * One task owns ROWS output channels by all input channels of one tap, so that no sum is split. */
+typedef struct weight_task {
+    const ct_conv_args *a;
+    int64_t group, k0, r, s, q0, q1; /* k0 in the group; outputs [q0, q1) of a line read inside x */
+    int rows;
+} weight_task;
+
+/* Outputs whose tap is inside the image along an axis. */
+static void inside(const ct_conv_args *a, int axis, int64_t tap, int64_t *begin, int64_t *end)
+{
+    const int64_t shift = tap * a->dilation[axis] - a->pad_begin[axis], stride = a->stride[axis];
+    const int64_t room = a->x.shape[2 + axis] - shift, outputs = a->y.shape[2 + axis];
+    *begin = shift < 0 ? ceil_div(-shift, stride) : 0;
+    *end = room <= 0 ? 0 : ceil_div(room, stride);
+    if (*end > outputs)
+        *end = outputs;
+}
+
+/* acc += a line of dy times a line of x, for channels c0.. of the group. */
+static void weight_line(const weight_task *t, const double *dy, const double *x, int64_t cols,
+                        double acc[ROWS][COLS])
+{
+    const ct_conv_args *a = t->a;
+    const int64_t count = t->q1 - t->q0, k = a->y.shape[1], step = a->x.shape[1] * a->stride[1];
+    const double *row[ROWS];
+    for (int i = 0; i < ROWS; i++)
+        row[i] = dy + (i < t->rows ? i : 0);
+    if (cols == COLS) {
+        cti_cpu_tile(count, row, k, x, step, acc);
+        return;
+    }
+    for (int64_t p = 0; p < count; p++)
+        for (int i = 0; i < t->rows; i++)
+            for (int64_t j = 0; j < cols; j++)
+                acc[i][j] += row[i][p * k] * x[p * step + j];
+}
+
+static void weight_block(const weight_task *t, int64_t c0, int64_t cols)
+{
+    const ct_conv_args *a = t->a;
+    const int64_t *xs = a->x.shape, *ys = a->y.shape, *ws = a->w.shape;
+    const int64_t kg = ws[0] / a->groups, cg = ws[1];
+    const int64_t shift_h = t->r * a->dilation[0] - a->pad_begin[0];
+    const int64_t shift_w = t->s * a->dilation[1] - a->pad_begin[1];
+    double acc[ROWS][COLS] = {{0}};
+    int64_t p0, p1;
+    inside(a, 0, t->r, &p0, &p1);
+    for (int64_t n = 0; n < xs[0] && t->q0 < t->q1; n++)
+        for (int64_t p = p0; p < p1; p++) {
+            int64_t h = p * a->stride[0] + shift_h, w = t->q0 * a->stride[1] + shift_w;
+            const double *dy = (const double *)a->y.data +
+                               ((n * ys[2] + p) * ys[3] + t->q0) * ys[1] + t->group * kg + t->k0;
+            const double *x = (const double *)a->x.data + ((n * xs[2] + h) * xs[3] + w) * xs[1] +
+                              t->group * cg + c0;
+            weight_line(t, dy, x, cols, acc);
+        }
+    for (int i = 0; i < t->rows; i++) {
+        double *dw = (double *)a->w.data + (t->group * kg + t->k0 + i) * cg * ws[2] * ws[3];
+        for (int64_t j = 0; j < cols; j++)
+            dw[((c0 + j) * ws[2] + t->r) * ws[3] + t->s] = acc[i][j];
+    }
+}
+
+static void run_weight_f64(ct_stream *s, const ct_conv_args *a)
+{
+    const int64_t kg = a->w.shape[0] / a->groups, cg = a->w.shape[1];
+    const int64_t r = a->w.shape[2], ss = a->w.shape[3], kb = ceil_div(kg, ROWS);
+    const int64_t tasks = a->groups * kb * r * ss;
+    const int64_t work = ct_view_numel(&a->y) * cg * r * ss / 4;
+#pragma omp parallel for num_threads(cti_cpu_team(s, work)) schedule(static)
+    for (int64_t i = 0; i < tasks; i++) {
+        weight_task t = {.a = a,
+                         .s = i % ss,
+                         .r = i / ss % r,
+                         .k0 = i / ss / r % kb * ROWS,
+                         .group = i / ss / r / kb};
+        t.rows = kg - t.k0 < ROWS ? (int)(kg - t.k0) : ROWS;
+        inside(a, 1, t.s, &t.q0, &t.q1);
+        for (int64_t c = 0; c < cg; c += COLS)
+            weight_block(&t, c, cg - c < COLS ? cg - c : COLS);
+    }
+}
+
+/* ---- the family ---- */
+static int check_dtype(ct_conv_pass pass, const ct_conv_args *a)
+{
+    const ct_dtype d = a->x.dtype;
+    bool same = a->w.dtype == d && a->y.dtype == d;
+    if (pass == CT_CONV_FORWARD && a->bias)
+        same = same && a->bias->dtype == d;
+    return same && (d == CT_F32 || d == CT_F64) ? CT_OK : CT_EDTYPE;
+}
+
+static bool is_empty(const ct_conv_args *a)
+{
+    return !ct_view_numel(&a->x) || !ct_view_numel(&a->w) || !ct_view_numel(&a->y);
+}
+
+/* The sums over nothing. */
+static void run_empty(ct_conv_pass pass, const ct_conv_args *a)
+{
+    const ct_view *to = pass == CT_CONV_FORWARD         ? &a->y :
+                        pass == CT_CONV_BACKWARD_DATA ? &a->x :
+                                                        &a->w;
+    const size_t elem = ct_dtype_bytes(to->dtype), n = (size_t)ct_view_numel(to);
+    if (!n)
+        return;
+    if (pass == CT_CONV_FORWARD && a->bias) {
+        const size_t row = (size_t)to->shape[1] * elem;
+        for (size_t at = 0; at < n * elem; at += row)
+            memcpy((char *)to->data + at, a->bias->data, row);
+    } else {
+        memset(to->data, 0, n * elem);
+    }
+}
+
+static int workspace(ct_stream *s, ct_conv_pass pass, const ct_conv_args *args, size_t *bytes)
+{
+    *bytes = 0;
+    int rc = check_dtype(pass, args);
+    if (rc || is_empty(args))
+        return rc;
+    if (args->x.dtype == CT_F64) {
+        const int64_t sg = pass == CT_CONV_FORWARD ? args->w.shape[1] :
+                                                     args->w.shape[0] / args->groups;
+        if (pass != CT_CONV_BACKWARD_WEIGHT)
+            *bytes = (packed_doubles(pass, args) + (size_t)sg) * sizeof(double);
+        return CT_OK;
+    }
+    cti_dnnl_op *op;
+    rc = get_op(s, pass, args, &op);
+    if (!rc)
+        *bytes = cti_dnnl_workspace(op);
+    return rc;
+}
+
+static int run(ct_stream *s, ct_conv_pass pass, const ct_conv_args *args)
+{
+    int rc = check_dtype(pass, args);
+    if (rc)
+        return rc;
+    if (is_empty(args))
+        run_empty(pass, args);
+    else if (args->x.dtype == CT_F32)
+        return run_f32(s, pass, args);
+    else if (pass == CT_CONV_BACKWARD_WEIGHT)
+        run_weight_f64(s, args);
+    else
+        run_sum_f64(s, pass, args);
+    return CT_OK;
+}
+
+const ct_k_conv cti_cpu_conv = {
+    .workspace = workspace,
+    .run = run,
+};
