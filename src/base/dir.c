@@ -245,7 +245,8 @@ int cti_dir_remove(const char *path, ct_error *err)
     last = strrchr(clean, '/');
     last = last ? last + 1 : clean;
     if (*last == '\0' || strcmp(last, ".") == 0 || strcmp(last, "..") == 0)
-        return cti_fail(err, CT_EINVAL, "remove '%s': not a directory with a name of its own", path);
+        return cti_fail(err, CT_EINVAL, "remove '%s': not a directory with a name of its own",
+                        path);
     if (lstat(clean, &st) != 0)
         return errno == ENOENT ? CT_OK : cti_fail_errno(err, 0, errno, "remove", path);
     if (S_ISLNK(st.st_mode)) /* the link goes, what it shows stays */

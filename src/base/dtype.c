@@ -5,9 +5,9 @@ static const struct {
     const char *name;
     unsigned char bytes, is_float;
 } dtypes[CT_DTYPE_COUNT] = {
-    [CT_BOOL] = {"bool", 1, 0},    [CT_U8] = {"uint8", 1, 0},       [CT_I32] = {"int32", 4, 0},
-    [CT_I64] = {"int64", 8, 0},    [CT_F16] = {"float16", 2, 1},    [CT_BF16] = {"bfloat16", 2, 1},
-    [CT_F32] = {"float32", 4, 1},  [CT_F64] = {"float64", 8, 1},
+    [CT_BOOL] = {"bool", 1, 0},   [CT_U8] = {"uint8", 1, 0},    [CT_I32] = {"int32", 4, 0},
+    [CT_I64] = {"int64", 8, 0},   [CT_F16] = {"float16", 2, 1}, [CT_BF16] = {"bfloat16", 2, 1},
+    [CT_F32] = {"float32", 4, 1}, [CT_F64] = {"float64", 8, 1},
 };
 
 static int is_dtype(ct_dtype dtype)

@@ -102,9 +102,9 @@ int cti_fail_errno_at(ct_error *err, int code_if_missing, int errnum, const char
 const char *ct_status_name(int code)
 {
     static const char *const names[] = {
-        "CT_OK",     "CT_EINVAL",  "CT_ESHAPE", "CT_EDTYPE",    "CT_ENOMEM",  "CT_ESTATE",
-        "CT_ENOTIMPL", "CT_EIO",   "CT_EFORMAT", "CT_EDATA",    "CT_ECONFIG", "CT_EDEVICE",
-        "CT_ENONFINITE", "CT_EINTERRUPTED", "CT_EBUSY", "CT_ECHECK", "CT_EINTERNAL",
+        "CT_OK",         "CT_EINVAL",       "CT_ESHAPE",  "CT_EDTYPE", "CT_ENOMEM",    "CT_ESTATE",
+        "CT_ENOTIMPL",   "CT_EIO",          "CT_EFORMAT", "CT_EDATA",  "CT_ECONFIG",   "CT_EDEVICE",
+        "CT_ENONFINITE", "CT_EINTERRUPTED", "CT_EBUSY",   "CT_ECHECK", "CT_EINTERNAL",
     };
 
     if (code > 0 || code <= -(int)(sizeof names / sizeof names[0]))

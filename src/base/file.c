@@ -55,7 +55,7 @@ static ssize_t read_some(int fd, void *data, size_t bytes)
     return n;
 }
 
-/* Reads to the end, not to the size of before: a file may grow, and pipes and /proc have no size. */
+/* Reads to the end, not to the size of before: a file may grow, and pipes have no size. */
 static int read_all(cti_mem *m, int fd, const char *path, size_t expect, size_t limit, void **data,
                     size_t *bytes, ct_error *err)
 {
@@ -336,7 +336,8 @@ int cti_file_write_atomic(const char *path, const void *data, size_t bytes, ct_e
 
     if ((r = cti_path(tmp, sizeof tmp, err, "%s.tmp", path)) < 0)
         return r;
-    if ((r = cti_file_write(tmp, data, bytes, err)) < 0 || (r = cti_rename_sync(tmp, path, err)) < 0)
+    if ((r = cti_file_write(tmp, data, bytes, err)) < 0 ||
+        (r = cti_rename_sync(tmp, path, err)) < 0)
         unlink(tmp);
     return r;
 }

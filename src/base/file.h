@@ -33,9 +33,9 @@ void cti_writer_abandon(cti_writer *w); /* closes without fsync; NULL is fine */
 int cti_file_hash(const char *path, uint64_t *hash, uint64_t *bytes, ct_error *err);
 uint64_t cti_hash(const void *data, size_t bytes, uint64_t seed);
 
-int cti_dir_make(const char *path, ct_error *err);        /* with parents; existing is fine */
+int cti_dir_make(const char *path, ct_error *err); /* with parents; existing is fine */
 int cti_dir_sync(const char *path, ct_error *err);
-int cti_dir_remove(const char *path, ct_error *err);      /* with all in it; missing is fine */
+int cti_dir_remove(const char *path, ct_error *err); /* with all in it; missing is fine */
 int cti_rename_sync(const char *from, const char *to, ct_error *err); /* and fsync the parent */
 bool cti_path_exists(const char *path);
 bool cti_path_is_dir(const char *path);

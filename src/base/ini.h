@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The INI reader: UTF-8 (a BOM is skipped), LF or CRLF; `[section]` and `[section.sub]`; `key = value`;
- * `;` and `#` start a comment at the start of a line or after a blank; a value goes on in the next
- * lines when they are indented (joined by a newline); "..." keeps blanks and comment signs, with \" \\
- * \n \t. Values have any length. It knows nothing of which keys are right: the caller does. Every
- * entry has line and column, and all mistakes of syntax are reported, not only the first. */
+/* The INI reader: UTF-8 (a BOM is skipped), LF or CRLF; `[section]` and `[section.sub]`;
+ * `key = value`; `;` and `#` start a comment at the start of a line or after a blank; a value goes on
+ * in the next lines when they are indented deeper than its key (joined by a newline; empty lines and
+ * comments between them don't count). A line of a value that is "..." keeps blanks and comment signs,
+ * with \" \\ \n \t \r \xHH; quotes in the middle of a line are kept, and hide comment signs too.
+ * Values have any length. It knows nothing of which keys are right: the caller does. Every entry has
+ * line and column (bytes, from 1), and all mistakes of syntax are reported, not only the first. */
 #ifndef BASE_INI_H
 #define BASE_INI_H
 
@@ -24,8 +26,9 @@ typedef struct cti_ini cti_ini;
 /* Called once per mistake of syntax, in order. */
 typedef void (*cti_ini_mistake)(int line, int column, const char *text, void *user);
 
-/* Reads `text`. Mistakes are reported and skipped over; CT_ECONFIG is returned when there was any
- * (the entries read are still in *out), CT_ENOMEM when out of memory (*out NULL). */
+/* Reads `text`. Mistakes are reported and skipped over (an entry with one is left out); CT_ECONFIG is
+ * returned when there was any (the entries read are still in *out), CT_ENOMEM when out of memory
+ * (*out NULL). */
 int cti_ini_parse(cti_mem *m, const char *text, size_t bytes, cti_ini_mistake fn, void *user,
                   cti_ini **out);
 void cti_ini_free(cti_ini *ini);
@@ -35,8 +38,12 @@ const cti_ini_entry *cti_ini_at(const cti_ini *ini, int i);
 int cti_ini_section_count(const cti_ini *ini);
 const char *cti_ini_section_at(const cti_ini *ini, int i, int *line);
 
-/* Writes a value so that cti_ini_parse reads it back equal: quoted when needed. Returns the length
- * as snprintf does. */
+/* The place in the text of byte `offset` of entry i's value: for a mistake inside a long value. Exact
+ * but for escapes before it in its line. */
+void cti_ini_locate(const cti_ini *ini, int i, size_t offset, int *line, int *column);
+
+/* Writes a value so that cti_ini_parse reads it back equal, after an unindented `key = `: as it is, in
+ * lines indented by four, or quoted when needed. Returns the length as snprintf does. */
 int cti_ini_quote(char *out, size_t cap, const char *value);
 
 /* Edit distance for did-you-mean (Damerau-Levenshtein, case ignored), at most `limit` + 1. */

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define ALIGN 64
+#define ALIGN     64
 #define LIVE_MARK 0x6374616c6c6f6331u /* "ctalloc1": tells a block of ours from a stray pointer */
 
 /* Stands before each block; its size keeps the block's alignment. */
@@ -124,8 +124,8 @@ static bool count_call(cti_mem *m)
 
     pthread_mutex_lock(&m->lock);
     m->stats.calls++;
-    fail = m->fail_call && (m->stats.calls == m->fail_call ||
-                            (m->fail_sticky && m->stats.calls > m->fail_call));
+    fail = m->fail_call &&
+           (m->stats.calls == m->fail_call || (m->fail_sticky && m->stats.calls > m->fail_call));
     if (fail)
         m->failed = true;
     pthread_mutex_unlock(&m->lock);
@@ -252,8 +252,8 @@ bool cti_mem_failed(cti_mem *m)
 /* ---- the cache ---- */
 
 enum {
-    SMALL_BITS = 6,  /* the smallest class: 64 bytes */
-    FINE_BITS = 20,  /* above 1 MiB a power of two would waste up to half: eighths of it */
+    SMALL_BITS = 6, /* the smallest class: 64 bytes */
+    FINE_BITS = 20, /* above 1 MiB a power of two would waste up to half: eighths of it */
     STEP_BITS = 3,
     N_SMALL = FINE_BITS - SMALL_BITS + 1,
     N_CLASSES = N_SMALL + ((62 - FINE_BITS) << STEP_BITS)

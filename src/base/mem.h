@@ -48,8 +48,8 @@ void cti_mem_fail_at(cti_mem *m, uint64_t n, bool sticky);
 bool cti_mem_failed(cti_mem *m);
 
 /* A cache of freed blocks in size classes (powers of two to 1 MiB, then eighths of them), over an
- * allocator: what a steady step allocates comes from here. Not thread-safe (one context, one thread). `direct` passes each call
- * through, so that sanitizers and the failing mode see it. */
+ * allocator: what a steady step allocates comes from here. Not thread-safe (one context, one
+ * thread). `direct` passes each call through, so that sanitizers and the failing mode see it. */
 typedef struct cti_cache cti_cache;
 cti_cache *cti_cache_new(cti_mem *m, bool direct);
 void cti_cache_free(cti_cache *c); /* returns all cached blocks; blocks in use stay with `m` */

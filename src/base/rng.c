@@ -5,8 +5,8 @@
 #include <assert.h>
 
 /* Part of what a seed means, as the stream numbers are: never change. */
-#define KEY_OF_KEYS 0x63747261u /* "ctra" */
-#define KEY_COUNTER 0x696e3031u /* "in01" */
+#define KEY_OF_KEYS     0x63747261u /* "ctra" */
+#define KEY_COUNTER     0x696e3031u /* "in01" */
 #define PERMUTE_COUNTER 0x7065726du /* "perm": apart from the draws of the same key */
 
 enum { PERMUTE_ROUNDS = 10 };

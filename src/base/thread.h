@@ -19,8 +19,8 @@ typedef struct cti_queue cti_queue;
 cti_queue *cti_queue_new(cti_mem *m, int capacity); /* NULL when out of memory; at least 1 */
 void cti_queue_free(cti_queue *q);
 bool cti_queue_push(cti_queue *q, uint64_t item); /* waits for room; false once closed */
-bool cti_queue_pop(cti_queue *q, uint64_t *item); /* waits; false once closed (items left are dropped) */
-void cti_queue_close(cti_queue *q);               /* wakes all */
+bool cti_queue_pop(cti_queue *q, uint64_t *item); /* waits for an item; false once closed */
+void cti_queue_close(cti_queue *q);               /* wakes all; items left are dropped */
 
 /* A monotonic clock, in seconds. */
 double cti_now_s(void);
