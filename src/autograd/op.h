@@ -163,6 +163,63 @@ ct_tensor *cti_apply_unary(const ct_op *op, ct_unary fn, ct_tensor *x);
 /* Random position of the next draw in stream dropout (advances the ordinal). */
 ct_rng cti_next_rng(ct_ctx *ctx);
 
+/* ---- shared by op files ---- */
+/* Inputs of a case: CT_IN(NORMAL, 3, 5); CT_IN_FIXED gets no gradient; CT_IN_LABELS(classes, 7). */
+#define CT_IN_NDIM_(...) (int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t))
+#define CT_IN(k, ...) \
+    {.kind = CT_IN_##k, .ndim = CT_IN_NDIM_(__VA_ARGS__), .shape = {__VA_ARGS__}}
+#define CT_IN_FIXED(k, ...) \
+    {.kind = CT_IN_##k, .ndim = CT_IN_NDIM_(__VA_ARGS__), .shape = {__VA_ARGS__}, .no_grad = true}
+#define CT_IN_LABELS(c, ...)                                                          \
+    {.kind = CT_IN_CLASS, .ndim = CT_IN_NDIM_(__VA_ARGS__), .shape = {__VA_ARGS__}, \
+     .classes = (c), .no_grad = true}
+#define CT_IN_SCALAR(k) {.kind = CT_IN_##k}
+
+/* What a call that gave NULL has recorded; CT_OK when the gradient just isn't wanted. */
+static inline int cti_pending(const cti_node *n)
+{
+    return ct_error_code(cti_node_ctx(n));
+}
+/* view.c */
+bool cti_same_shape(const ct_view *a, const ct_view *b);
+void cti_row_major(int ndim, const int64_t *shape, int64_t *stride);
+/* elementwise.c: dtype, shape and strides of t; data NULL. */
+ct_view cti_meta(const ct_tensor *t);
+/* Two operands of one dtype that broadcast; CT_DTYPE_COUNT: the output has their dtype, which must be one
+ * of f32, f64 and, unless `floats`, i32, i64. */
+int cti_binary_infer(cti_node *n, ct_dtype out, bool floats);
+int cti_binary_forward(cti_node *n, ct_binary fn);
+/* y = x as view or NULL when an error is pending: for public functions that may give x itself. */
+ct_tensor *cti_itself(ct_tensor *x);
+/* dx = beta * dx + scale * src, src summed over the dimensions that dx lacks or has with size 1. */
+int cti_sum_into(cti_node *n, const ct_view *dx, int beta, const ct_view *src, double scale);
+/* dx = beta * dx + a * b, a and b of one shape, summed likewise. */
+int cti_mul_into(cti_node *n, const ct_view *dx, int beta, const ct_view *a, const ct_view *b);
+
+/* Reductions over dimensions: the attr of sum, mean and amax (sum.c). */
+typedef struct cti_reduction {
+    ct_reduce fn;
+    bool keepdim;
+    int n_dims;
+    int dims[CT_MAX_DIMS];
+    unsigned mask; /* bit i: dimension i is reduced; set by infer */
+    int64_t count; /* elements that make one of y */
+} cti_reduction;
+ct_tensor *cti_apply_reduction(const ct_op *op, ct_reduce fn, ct_tensor *x, const int *dims,
+                               int n_dims, bool keepdim);
+int cti_reduction_infer(cti_node *n, ct_dtype out);
+int cti_reduction_forward(cti_node *n, double scale);
+ct_tensor *cti_reduction_restore(cti_node *n, ct_tensor *y); /* y, dy with the 1s of keepdim */
+
+/* matmul.c: y = beta * y + a b (+ bias) for any strides of y; m of a view is its last two dimensions. */
+int cti_matmul_into(cti_node *n, const ct_view *y, int beta, const ct_view *a, const ct_view *b,
+                    const ct_view *bias);
+ct_view cti_view_t(const ct_view *v);     /* the last two dimensions swapped */
+bool cti_view_matrix(const ct_view *v);   /* will the matmul kernel take it? */
+/* All dimensions but the last as one, without a copy; false when the strides don't allow it. */
+bool cti_view_rows(const ct_view *v, ct_view *out);
+/* ---- end of: shared by op files ---- */
+
 bool cti_view_dense_like(const ct_view *v, const ct_view *like); /* same shape, same strides */
 bool cti_view_channels_last(const ct_view *v); /* 4-D, dense, C innermost (size-1 dims ignored) */
 
