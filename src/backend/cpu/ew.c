@@ -308,7 +308,7 @@ typedef struct affine_arg {
 
 /* Without `add` nothing is added, so that -0 stays -0. */
 #define AFFINE(T, S)                                                                               \
-    CTI_INLINE void affine_row_##S(T *restrict y, const T *x, int64_t n, T mul, T add, int beta,   \
+    CTI_INLINE void affine_row_##S(T *y, const T *x, int64_t n, T mul, T add, int beta,   \
                                    bool adds)                                                      \
     {                                                                                              \
         CTI_VEC                                                                                    \
