@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the files of the engine share. Op files see op.h alone. */
+#ifndef AUTOGRAD_INTERNAL_H
+#define AUTOGRAD_INTERNAL_H
+
+#include "autograd/op.h"
+#include "backend/device.h"
+#include <ctrain/autograd.h>
+
+#define CTI_MAX_OUT 4
+#define CTI_MAX_SLOTS 6
+#define CTI_MAX_TEMPS 8
+#define CTI_ATTR_BYTES 160
+
+/* Refcounted bytes on the device. A freed storage keeps its memory and waits in its context's cache. */
+typedef struct cti_storage {
+    ct_ctx *ctx;
+    struct cti_storage *next_free;
+    void *data;
+    size_t bytes; /* of the size class: at least what was asked for */
+    int size_class;
+    int refs;
+    uint64_t version; /* in-place changes so far */
+} cti_storage;
+
+typedef struct cti_scope cti_scope;
+
+struct ct_tensor {
+    ct_ctx *ctx;
+    int refs;
+    bool requires_grad;
+    cti_storage *storage;
+    ct_view view; /* data points into the storage */
+    cti_node *grad_fn; /* owned; NULL for leaves */
+    int output_nr;
+    cti_node *accumulator; /* a leaf's end of the graph: not owned, it owns us */
+    ct_tensor *grad;       /* owned; leaves alone */
+    cti_scope *scope; /* that owns one reference; NULL: none */
+    ct_tensor *scope_prev, *scope_next;
+};
+
+struct cti_scope {
+    cti_scope *parent;
+    ct_tensor *first;
+    unsigned flags;
+    bool outer_grad_mode;
+    uint64_t live_nodes_at_begin;
+};
+
+typedef struct cti_edge {
+    cti_node *fn; /* owned; NULL: no gradient wanted */
+    int nr;       /* which output of fn */
+} cti_edge;
+
+typedef struct cti_slot {
+    cti_storage *storage; /* owned; NULL: empty slot */
+    uint64_t version;     /* when it was saved */
+    ct_view view;
+    char kind; /* 'x' input, 'y' output, 'n' new memory */
+    int index; /* of the input or output */
+} cti_slot;
+
+/* A call of an op: a local record during forward, a node of the tape if a backward will come. */
+struct cti_node {
+    const ct_op *op;
+    ct_ctx *ctx;
+    cti_node *live_prev, *live_next, *dead_next;
+    int refs;
+    int n_in, n_out;
+    bool recording;
+    bool released; /* saved things are gone */
+    bool had_saved;
+    bool queued; /* in the heap of a running backward */
+    uint64_t seq;
+    size_t saved_bytes;
+    ct_tensor *leaf; /* of an accumulator: owned */
+    cti_slot saved[CTI_MAX_SLOTS];
+    ct_view out_view[CTI_MAX_OUT];  /* data: forward alone */
+    ct_tensor *y[CTI_MAX_OUT];      /* forward alone: owned */
+    ct_tensor *dy[CTI_MAX_OUT];     /* gradients that arrived: owned */
+    ct_tensor *temp[CTI_MAX_TEMPS]; /* of the running forward or backward: owned */
+    int n_temps;
+    _Alignas(16) unsigned char attr[CTI_ATTR_BYTES];
+    ct_tensor *const *x; /* forward alone: borrowed */
+    ct_tensor **dx;      /* [n_in] backward alone: fresh gradients, owned */
+    ct_view *in_view;    /* [n_in]; data: forward alone */
+    cti_edge *edge;      /* [n_in] */
+};
+
+#define CTI_SIZE_CLASSES 512
+
+struct ct_ctx {
+    cti_mem *mem;
+    cti_cache *cache; /* tensors, nodes, scopes */
+    cti_device device;
+    ct_error err;
+    ct_ctx_opts opts;
+    cti_scope root;
+    cti_scope *scope; /* innermost */
+    bool grad_mode;
+    bool direct;
+    /* random numbers */
+    uint64_t seed;
+    uint32_t step, micro, dropout_ordinal, init_ordinal;
+    /* the tape */
+    uint64_t next_seq;
+    cti_node *live_nodes; /* newest first */
+    cti_node *dead_nodes;
+    bool freeing_nodes;
+    uint64_t n_live_nodes, n_live_tensors, saved_bytes;
+    /* heap of a running backward, kept for the next */
+    cti_node **heap;
+    size_t heap_cap;
+    size_t heap_n;
+    bool in_backward;
+    /* memory */
+    cti_storage *free_storages[CTI_SIZE_CLASSES];
+    cti_storage *workspace;
+};
+
+/* storage.c */
+cti_storage *cti_storage_new(ct_ctx *ctx, size_t bytes); /* not zeroed; NULL: recorded */
+void cti_storage_retain(cti_storage *st);
+void cti_storage_release(cti_storage *st);
+void cti_storage_trim(ct_ctx *ctx);
+
+/* tensor.c */
+ct_tensor *cti_tensor_alloc(ct_ctx *ctx, ct_dtype dtype, int ndim, const int64_t *shape,
+                            const int64_t *stride); /* strides NULL: row-major. Not zeroed. refs 1 */
+ct_tensor *cti_tensor_view_of(ct_ctx *ctx, cti_storage *st, const ct_view *view); /* refs 1 */
+/* Checks before a write: pending error, mixed contexts, recording. */
+int cti_check_inplace(ct_ctx *ctx, ct_tensor *t, const char *who);
+
+/* view.c */
+void cti_row_major(int ndim, const int64_t *shape, int64_t *stride);
+void cti_dense_order(const ct_view *like, int64_t *stride); /* dense strides in like's order */
+bool cti_view_is_row_major(const ct_view *v);
+bool cti_view_is_dense(const ct_view *v); /* covers its memory once, in some order */
+bool cti_same_shape(const ct_view *a, const ct_view *b);
+
+/* scope.c */
+void cti_scope_adopt(ct_ctx *ctx, ct_tensor *t); /* takes over the caller's reference */
+void cti_scope_leave(ct_tensor *t);
+
+/* node.c */
+cti_node *cti_node_new(ct_ctx *ctx, const ct_op *op, int n_in, int n_out); /* refs 1; NULL: recorded */
+void cti_node_retain(cti_node *n);
+void cti_node_release(cti_node *n);
+void cti_node_release_saved(cti_node *n);
+void cti_node_drop_temps(cti_node *n);
+void cti_node_set_live(cti_node *n); /* counted, given a sequence number */
+cti_node *cti_accumulator_of(ct_tensor *leaf); /* a new reference; NULL: recorded */
+extern const ct_op cti_op_accumulate;
+
+/* apply.c */
+int cti_kernel_status(cti_node *n, const char *what, int status); /* makes a text if the kernel didn't */
+
+#endif
