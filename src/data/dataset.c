@@ -47,12 +47,6 @@ int64_t cti_field_bytes(const ct_field *f)
     return field_bytes(f, &bytes) ? bytes : 0;
 }
 
-void cti_u8_to_f32(float *dst, const unsigned char *src, int64_t n, float scale)
-{
-    for (int64_t i = 0; i < n; i++)
-        dst[i] = (float)src[i] / scale;
-}
-
 /* ---- making one ---- */
 
 static bool is_text(const char *s, size_t cap)

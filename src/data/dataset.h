@@ -17,7 +17,4 @@ int64_t cti_field_bytes(const ct_field *f);
  * error's text begins with the sample's name. `err` must be clear. */
 CT_NODISCARD int cti_dataset_fetch(ct_dataset *ds, int64_t index, void *const *out, ct_error *err);
 
-/* dst[i] = src[i] / scale: the rounding of PyTorch's ToTensor. */
-void cti_u8_to_f32(float *dst, const unsigned char *src, int64_t n, float scale);
-
 #endif

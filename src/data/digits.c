@@ -7,11 +7,10 @@
 
 ct_dataset *ct_digits_open(ct_error *err)
 {
-    cti_idx_set *set = cti_idx_set_new(err);
+    cti_idx_set *set = cti_idx_set_new(16, err); /* grey levels are 0..16 */
 
     if (!set)
         return NULL;
-    set->scale = 16; /* grey levels are 0..16 */
     snprintf(set->name, sizeof(set->name), "digits");
     if (cti_idx_parse("digits (built in): images", cti_digits_images, cti_digits_images_bytes, 3,
                       &set->images, err) < 0 ||

@@ -158,7 +158,7 @@ int cti_idx_read(cti_mem *m, const char *path, int ndim, cti_idx *out, void **fi
 
 /* ---- image sets ---- */
 
-cti_idx_set *cti_idx_set_new(ct_error *err)
+cti_idx_set *cti_idx_set_new(float scale, ct_error *err)
 {
     cti_mem *m = cti_mem_new(NULL);
     cti_idx_set *set = m ? cti_alloc(m, sizeof(*set), "idx") : NULL;
@@ -170,6 +170,8 @@ cti_idx_set *cti_idx_set_new(ct_error *err)
         return NULL;
     }
     set->mem = m;
+    for (int b = 0; b < 256; b++)
+        set->level[b] = (float)b / scale;
     return set;
 }
 
@@ -186,13 +188,29 @@ void cti_idx_set_free(cti_idx_set *set)
     cti_mem_free(m, NULL, NULL);
 }
 
+static void look_up(float *restrict out, const unsigned char *restrict in,
+                    const float level[restrict 256], int64_t n)
+{
+    int64_t i = 0;
+
+    for (; i + 4 <= n; i += 4) { /* four at a time: markedly faster than one */
+        float a = level[in[i]], b = level[in[i + 1]], c = level[in[i + 2]], d = level[in[i + 3]];
+        out[i] = a;
+        out[i + 1] = b;
+        out[i + 2] = c;
+        out[i + 3] = d;
+    }
+    for (; i < n; i++)
+        out[i] = level[in[i]];
+}
+
 static int set_get(void *self, int64_t index, void *const *out, ct_error *err)
 {
     const cti_idx_set *s = self;
     int64_t pixels = s->images.dim[1] * s->images.dim[2], label = s->labels.data[index];
 
     (void)err;
-    cti_u8_to_f32(out[0], s->images.data + index * pixels, pixels, s->scale);
+    look_up(out[0], s->images.data + index * pixels, s->level, pixels);
     memcpy(out[1], &label, sizeof(label));
     return 0;
 }

@@ -36,12 +36,13 @@ typedef struct cti_idx_set {
     cti_mem *mem; /* owned, with all below that isn't static */
     cti_idx images, labels;
     void *image_file, *label_file; /* owned; NULL when static */
-    float scale;                   /* elements are divided by it */
+    float level[256];              /* what a byte becomes: see cti_idx_set_new */
     char name[512];                /* of the image file, for messages */
 } cti_idx_set;
 
-/* A set with an allocator and nothing else; NULL with err filled. */
-cti_idx_set *cti_idx_set_new(ct_error *err);
+/* A set with an allocator and its levels: a byte b becomes b / scale, rounded as PyTorch's ToTensor
+ * rounds (a product with 1 / 255 would be off by a bit). NULL with err filled. */
+cti_idx_set *cti_idx_set_new(float scale, ct_error *err);
 void cti_idx_set_free(cti_idx_set *set); /* NULL is fine */
 /* Makes the dataset that owns `set` (freed on failure too): image f32 [1,H,W], label i64. n_classes is
  * the largest label + 1, at least `min_classes`. */

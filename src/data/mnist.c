@@ -54,9 +54,8 @@ ct_dataset *ct_mnist_open(const char *folder, bool train, ct_error *err)
         return NULL;
     }
     if (find(folder, part, "images", "idx3", images, err) < 0 ||
-        find(folder, part, "labels", "idx1", labels, err) < 0 || !(set = cti_idx_set_new(err)))
+        find(folder, part, "labels", "idx1", labels, err) < 0 || !(set = cti_idx_set_new(255, err)))
         return NULL;
-    set->scale = 255;
     snprintf(set->name, sizeof(set->name), "%s", images);
     if (cti_idx_read(set->mem, images, 3, &set->images, &set->image_file, err) < 0 ||
         cti_idx_read(set->mem, labels, 1, &set->labels, &set->label_file, err) < 0 ||

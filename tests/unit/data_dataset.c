@@ -203,7 +203,8 @@ static void check_split(int64_t count, double fraction)
         ct_dataset *part = ct_dataset_split(ds, fraction, held_out, &err);
         if (expect == 0) {
             cr_assert_null(part);
-            cr_assert(err.code == CT_EDATA && strstr(err.text, held_out ? "validation" : "training"));
+            cr_assert(err.code == CT_EDATA &&
+                      strstr(err.text, held_out ? "validation" : "training"));
             continue;
         }
         cr_assert(part, "%s", err.text);

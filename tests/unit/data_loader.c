@@ -15,7 +15,8 @@
 /* ---- a source that can be slow or bad at will ---- */
 
 typedef struct fake {
-    int64_t bad_every, bad_from; /* samples with index % bad_every == bad_every - 1, from bad_from on */
+    int64_t bad_every,
+        bad_from; /* samples with index % bad_every == bad_every - 1, from bad_from on */
     int64_t bad_label_at, bad_label;
     int slow_us;      /* what a sample costs, on average */
     bool silent_bad;  /* fails without a text */
@@ -43,8 +44,9 @@ static int fake_get(void *self, int64_t i, void *const *out, ct_error *err)
     atomic_fetch_sub(&f->alive, 1);
     atomic_fetch_add(&f->got, 1);
     if (f->bad_every && i >= f->bad_from && i % f->bad_every == f->bad_every - 1)
-        return f->silent_bad ? CT_EIO
-                             : ct_error_set(err, CT_EFORMAT, "fake_get", "offset %d: bad byte", (int)i);
+        return f->silent_bad ?
+                   CT_EIO :
+                   ct_error_set(err, CT_EFORMAT, "fake_get", "offset %d: bad byte", (int)i);
     return 0;
 }
 
@@ -155,7 +157,8 @@ static void audit(int64_t size, ct_loader_opts o)
         cr_assert_eq(batches, ct_loader_batches(l));
         cr_assert(count == expect && unique == expect && repeated == 0,
                   "size %d batch %d: count %d unique %d repeated %d, missing %d", (int)size,
-                  (int)o.batch_size, (int)count, (int)unique, (int)repeated, (int)(expect - unique));
+                  (int)o.batch_size, (int)count, (int)unique, (int)repeated,
+                  (int)(expect - unique));
     }
     ct_loader_free(l);
     ct_dataset_free(ds);
@@ -230,8 +233,8 @@ Test(data_loader, batches_are_the_same_for_any_workers_and_prefetch)
                 o.prefetch = prefetch[p];
                 event *e = stream(ds, o, 3, &n);
                 cr_assert_eq(n, n0);
-                cr_assert(!memcmp(e, ref, (size_t)n * sizeof(*e)), "workers %d prefetch %d", workers[w],
-                          prefetch[p]);
+                cr_assert(!memcmp(e, ref, (size_t)n * sizeof(*e)), "workers %d prefetch %d",
+                          workers[w], prefetch[p]);
                 free(e);
             }
         free(ref);
@@ -476,7 +479,8 @@ Test(data_loader, the_first_bad_sample_in_order_is_told_until_a_seek)
         ct_loader *l = open_loader(ds, o);
         ct_batch b;
         event e;
-        for (int i = 0; i < 7; i++) { /* samples 0..27; 29 is bad, and 39, 49, ... are read by then */
+        for (int i = 0; i < 7;
+             i++) { /* samples 0..27; 29 is bad, and 39, 49, ... are read by then */
             next(l, &e);
             cr_assert_eq(e.index, i);
         }
@@ -541,7 +545,8 @@ Test(data_loader, an_error_names_file_and_sample_also_when_the_source_says_nothi
     l = open_loader(ds, o);
     err = (ct_error){0};
     cr_assert_eq(ct_loader_next(l, &b, &err), CT_EIO);
-    cr_assert(strstr(err.text, "fake[4]") && strstr(err.text, "CT_EIO") && strstr(err.text, "dir/004"),
+    cr_assert(strstr(err.text, "fake[4]") && strstr(err.text, "CT_EIO") &&
+                  strstr(err.text, "dir/004"),
               "%s", err.text);
     ct_loader_free(l);
     ct_dataset_free(ds);
@@ -570,9 +575,10 @@ Test(data_loader, wrong_options_are_refused_with_a_reason)
     o = ok, o.workers = 1, o.prefetch = 0, refused(ds, o, CT_EINVAL, "prefetch 0");
     o = ok, o.prefetch = INT32_MAX, refused(ds, o, CT_EINVAL, "prefetch 2147483647");
     o = ok, o.batch_size = 2000, o.drop_last = true;
-    refused(ds, o, CT_EDATA,
-            "batch_size 2000 is larger than the dataset (1437 samples) and drop_last leaves no batch; "
-            "lower data.batch_size");
+    refused(
+        ds, o, CT_EDATA,
+        "batch_size 2000 is larger than the dataset (1437 samples) and drop_last leaves no batch; "
+        "lower data.batch_size");
     o.drop_last = false, o.batch_size = INT64_MAX; /* one batch with all: no larger slab */
     ct_loader *l = open_loader(ds, o);
     cr_assert_eq(ct_loader_batches(l), 1);
@@ -605,7 +611,8 @@ Test(data_loader, it_can_be_freed_at_any_moment, .timeout = 60)
         ct_loader_opts o = {
             .batch_size = 1 + i % 16, .workers = i % 5, .prefetch = 1 + i % 4, .shuffle = true};
         ct_loader *l = open_loader(ds, o);
-        if (i % 3 == 1) /* right after new, after some batches, with workers busy and a batch held */
+        if (i % 3 ==
+            1) /* right after new, after some batches, with workers busy and a batch held */
             sleep_us(i * 10);
         for (int k = 0; k < i % 7; k++)
             cr_assert_eq(ct_loader_next(l, &b, &err), 1);
