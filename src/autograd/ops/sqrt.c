@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* sqrt - y = x^(1/2). Shape: as x. Gradient: dx = dy / (2 y) (inf at 0). Oracle: torch.sqrt. */
+#include "autograd/op.h"
+
+/* No arg. */
+static const ct_case cases[] = {
+    {.name = "vector", .in = {CT_IN(POSITIVE, 37)}},
+    {.name = "images", .in = {CT_IN(POSITIVE, 2, 3, 5, 7)}},
+    {.name = "scalar", .in = {CT_IN_SCALAR(POSITIVE)}},
+    {.name = "empty", .in = {CT_IN(POSITIVE, 3, 0)}},
+};
+
+static ct_tensor *call(ct_tensor *const *in, const ct_case *c)
+{
+    (void)c;
+    return ct_sqrt(in[0]);
+}
+
+const ct_op cti_op_sqrt = {.name = "sqrt",
+                           .torch_name = "SqrtBackward0",
+                           .accumulates = 1,
+                           .infer = cti_unary_infer,
+                           .forward = cti_unary_forward,
+                           .backward = cti_unary_backward,
+                           CT_CASES(cases),
+                           .call = call};
+
+ct_tensor *ct_sqrt(ct_tensor *x)
+{
+    return cti_apply_unary(&cti_op_sqrt, CT_UN_SQRT, x);
+}

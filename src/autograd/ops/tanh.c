@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* tanh - y = tanh x. Shape: as x. Gradient: dx = dy (1 - y^2). Oracle: torch.tanh. */
+#include "autograd/op.h"
+
+/* No arg. */
+static const ct_case cases[] = {
+    {.name = "vector", .in = {CT_IN(NORMAL, 37)}},
+    {.name = "images", .in = {CT_IN(NORMAL, 2, 3, 5, 7)}},
+    {.name = "scalar", .in = {CT_IN_SCALAR(NORMAL)}},
+    {.name = "empty", .in = {CT_IN(NORMAL, 3, 0)}},
+};
+
+static ct_tensor *call(ct_tensor *const *in, const ct_case *c)
+{
+    (void)c;
+    return ct_tanh(in[0]);
+}
+
+const ct_op cti_op_tanh = {.name = "tanh",
+                           .torch_name = "TanhBackward0",
+                           .accumulates = 1,
+                           .infer = cti_unary_infer,
+                           .forward = cti_unary_forward,
+                           .backward = cti_unary_backward,
+                           CT_CASES(cases),
+                           .call = call};
+
+ct_tensor *ct_tanh(ct_tensor *x)
+{
+    return cti_apply_unary(&cti_op_tanh, CT_UN_TANH, x);
+}
