@@ -60,7 +60,8 @@ static inline double value(uint64_t *state)
 
 static inline double load(const ct_view *v, int64_t at)
 {
-    return v->dtype == CT_F64 ? ((const double *)v->data)[at] : (double)((const float *)v->data)[at];
+    return v->dtype == CT_F64 ? ((const double *)v->data)[at] :
+                                (double)((const float *)v->data)[at];
 }
 
 static inline void store(const ct_view *v, int64_t at, double x)

@@ -2,16 +2,12 @@
 /* f32 by oneDNN's direct convolution on channels-last memory, f64 by our own tiles. */
 #include "backend/cpu/cpu.h"
 #include "backend/cpu/dnnl.h"
+#include "backend/cpu/parallel.h"
 #include "backend/cpu/tile.h"
 
 #include <string.h>
 
 enum { ROWS = CTI_TILE_ROWS, COLS = CTI_TILE_COLS };
-
-static int64_t ceil_div(int64_t a, int64_t b)
-{
-    return (a + b - 1) / b;
-}
 
 /* ---- f32 ---- */
 static int get_op(ct_stream *s, ct_conv_pass pass, const ct_conv_args *a, cti_dnnl_op **op)
@@ -37,8 +33,8 @@ static int get_op(ct_stream *s, ct_conv_pass pass, const ct_conv_args *a, cti_dn
         k->dilation[i] = a->dilation[i];
         k->pad_begin[i] = a->pad_begin[i];
         /* What the last window really covers: rows cut off by the stride are no padding. */
-        k->pad_end[i] = (a->y.shape[2 + i] - 1) * a->stride[i] + extent - a->x.shape[2 + i] -
-                        a->pad_begin[i];
+        k->pad_end[i] =
+            (a->y.shape[2 + i] - 1) * a->stride[i] + extent - a->x.shape[2 + i] - a->pad_begin[i];
     }
     return cti_dnnl_get(s, &key, op);
 }
@@ -50,10 +46,8 @@ static int run_f32(ct_stream *s, ct_conv_pass pass, const ct_conv_args *a)
     if (rc)
         return rc;
     const bool bias = pass == CT_CONV_FORWARD && a->bias;
-    cti_dnnl_data data = {.in = a->x.data,
-                          .w = a->w.data,
-                          .bias = bias ? a->bias->data : NULL,
-                          .out = a->y.data};
+    cti_dnnl_data data = {
+        .in = a->x.data, .w = a->w.data, .bias = bias ? a->bias->data : NULL, .out = a->y.data};
     return cti_dnnl_run(s, op, &data, a->workspace);
 }
 
@@ -103,12 +97,12 @@ static bool tap_rows(const sum_over_taps *c, const double *line, int64_t t0, int
 }
 
 /* ROWS pixels of a line by COLS channels. */
-static void target_tile(const sum_over_taps *c, int64_t image, int64_t line, int64_t t0, int64_t group,
-                        int64_t block)
+static void target_tile(const sum_over_taps *c, int64_t image, int64_t line, int64_t t0,
+                        int64_t group, int64_t block)
 {
     double acc[ROWS][COLS] = {{0}};
     const double *row[ROWS];
-    const int64_t blocks = ceil_div(c->tg, COLS);
+    const int64_t blocks = cti_ceil_div(c->tg, COLS);
     const double *panel = c->packed + (group * blocks + block) * c->r * c->s * c->sg * COLS;
     for (int64_t r = 0; r < c->r; r++) {
         int64_t at = source_at(c, 0, line, r);
@@ -133,12 +127,12 @@ static size_t packed_doubles(ct_conv_pass pass, const ct_conv_args *a)
 {
     const int64_t cg = a->w.shape[1], kg = a->w.shape[0] / a->groups;
     const int64_t sg = pass == CT_CONV_FORWARD ? cg : kg, tg = pass == CT_CONV_FORWARD ? kg : cg;
-    return (size_t)(a->groups * ceil_div(tg, COLS) * COLS * a->w.shape[2] * a->w.shape[3] * sg);
+    return (size_t)(a->groups * cti_ceil_div(tg, COLS) * COLS * a->w.shape[2] * a->w.shape[3] * sg);
 }
 
 static void pack_weights(const sum_over_taps *c, const double *w, double *to)
 {
-    const int64_t blocks = ceil_div(c->tg, COLS), taps = c->r * c->s;
+    const int64_t blocks = cti_ceil_div(c->tg, COLS), taps = c->r * c->s;
     const int64_t by_source = c->transposed ? c->tg * taps : taps;
     const int64_t by_target = c->transposed ? taps : c->sg * taps;
     for (int64_t g = 0; g < c->groups; g++) {
@@ -177,7 +171,7 @@ static void run_sum_f64(ct_stream *s, ct_conv_pass pass, const ct_conv_args *a)
                              .transposed = transposed};
     pack_weights(&c, a->w.data, packed);
     memset(zeros, 0, (size_t)c.sg * sizeof *zeros);
-    const int64_t blocks = ceil_div(c.tg, COLS), lines = c.n * c.th;
+    const int64_t blocks = cti_ceil_div(c.tg, COLS), lines = c.n * c.th;
     const int64_t work = ct_view_numel(dst) * c.sg * c.r * c.s / 4;
 #pragma omp parallel for num_threads(cti_cpu_team(s, work)) schedule(static)
     for (int64_t l = 0; l < lines; l++)
@@ -200,8 +194,8 @@ static void inside(const ct_conv_args *a, int axis, int64_t tap, int64_t *begin,
 {
     const int64_t shift = tap * a->dilation[axis] - a->pad_begin[axis], stride = a->stride[axis];
     const int64_t room = a->x.shape[2 + axis] - shift, outputs = a->y.shape[2 + axis];
-    *begin = shift < 0 ? ceil_div(-shift, stride) : 0;
-    *end = room <= 0 ? 0 : ceil_div(room, stride);
+    *begin = shift < 0 ? cti_ceil_div(-shift, stride) : 0;
+    *end = room <= 0 ? 0 : cti_ceil_div(room, stride);
     if (*end > outputs)
         *end = outputs;
 }
@@ -254,7 +248,7 @@ static void weight_block(const weight_task *t, int64_t c0, int64_t cols)
 static void run_weight_f64(ct_stream *s, const ct_conv_args *a)
 {
     const int64_t kg = a->w.shape[0] / a->groups, cg = a->w.shape[1];
-    const int64_t r = a->w.shape[2], ss = a->w.shape[3], kb = ceil_div(kg, ROWS);
+    const int64_t r = a->w.shape[2], ss = a->w.shape[3], kb = cti_ceil_div(kg, ROWS);
     const int64_t tasks = a->groups * kb * r * ss;
     const int64_t work = ct_view_numel(&a->y) * cg * r * ss / 4;
 #pragma omp parallel for num_threads(cti_cpu_team(s, work)) schedule(static)
@@ -289,7 +283,7 @@ static bool is_empty(const ct_conv_args *a)
 /* The sums over nothing. */
 static void run_empty(ct_conv_pass pass, const ct_conv_args *a)
 {
-    const ct_view *to = pass == CT_CONV_FORWARD         ? &a->y :
+    const ct_view *to = pass == CT_CONV_FORWARD       ? &a->y :
                         pass == CT_CONV_BACKWARD_DATA ? &a->x :
                                                         &a->w;
     const size_t elem = ct_dtype_bytes(to->dtype), n = (size_t)ct_view_numel(to);
@@ -311,8 +305,8 @@ static int workspace(ct_stream *s, ct_conv_pass pass, const ct_conv_args *args, 
     if (rc || is_empty(args))
         return rc;
     if (args->x.dtype == CT_F64) {
-        const int64_t sg = pass == CT_CONV_FORWARD ? args->w.shape[1] :
-                                                     args->w.shape[0] / args->groups;
+        const int64_t sg =
+            pass == CT_CONV_FORWARD ? args->w.shape[1] : args->w.shape[0] / args->groups;
         if (pass != CT_CONV_BACKWARD_WEIGHT)
             *bytes = (packed_doubles(pass, args) + (size_t)sg) * sizeof(double);
         return CT_OK;

@@ -8,11 +8,11 @@
 
 /* ---- the differences between 2.x and 3.x ---- */
 #if DNNL_VERSION_MAJOR >= 3
-typedef dnnl_memory_desc_t desc;              /* an owned handle */
+typedef dnnl_memory_desc_t desc; /* an owned handle */
 typedef const_dnnl_memory_desc_t desc_ref;
 #define REF(d) (d)
 #else
-typedef dnnl_memory_desc_t desc;              /* a struct */
+typedef dnnl_memory_desc_t desc; /* a struct */
 typedef const dnnl_memory_desc_t *desc_ref;
 #define REF(d) (&(d))
 #endif
@@ -60,8 +60,8 @@ static dnnl_status_t post_sum(dnnl_post_ops_t ops)
 #endif
 }
 
-static dnnl_status_t matmul_pd(dnnl_primitive_desc_t *pd, dnnl_engine_t engine, desc_ref a, desc_ref b,
-                               desc_ref bias, desc_ref y, dnnl_primitive_attr_t attr)
+static dnnl_status_t matmul_pd(dnnl_primitive_desc_t *pd, dnnl_engine_t engine, desc_ref a,
+                               desc_ref b, desc_ref bias, desc_ref y, dnnl_primitive_attr_t attr)
 {
 #if DNNL_VERSION_MAJOR >= 3
     return dnnl_matmul_primitive_desc_create(pd, engine, a, b, bias, y, attr);
@@ -94,13 +94,14 @@ static dnnl_status_t conv_pd(dnnl_primitive_desc_t *pd, dnnl_engine_t engine, ct
         return dnnl_convolution_backward_data_primitive_desc_create(
             pd, engine, alg, x, w, y, c->stride, c->dilation, c->pad_begin, c->pad_end, hint, attr);
     return dnnl_convolution_backward_weights_primitive_desc_create(
-        pd, engine, alg, x, w, NULL, y, c->stride, c->dilation, c->pad_begin, c->pad_end, hint, attr);
+        pd, engine, alg, x, w, NULL, y, c->stride, c->dilation, c->pad_begin, c->pad_end, hint,
+        attr);
 #else
     dnnl_convolution_desc_t op;
     dnnl_status_t st;
     if (pass == CT_CONV_FORWARD)
-        st = dnnl_dilated_convolution_forward_desc_init(&op, dnnl_forward_training, alg, x, w, bias, y,
-                                                        c->stride, c->dilation, c->pad_begin,
+        st = dnnl_dilated_convolution_forward_desc_init(&op, dnnl_forward_training, alg, x, w, bias,
+                                                        y, c->stride, c->dilation, c->pad_begin,
                                                         c->pad_end);
     else if (pass == CT_CONV_BACKWARD_DATA)
         st = dnnl_dilated_convolution_backward_data_desc_init(
@@ -159,13 +160,14 @@ static void describe(const cti_dnnl_key *key, char *out, size_t cap)
     }
     static const char *const pass[] = {"forward", "backward data", "backward weight"};
     const cti_dnnl_conv *k = &key->u.conv;
-    snprintf(out, cap,
-             "convolution %s of [%lld,%lld,%lld,%lld] with [%lld,%lld,%lld,%lld] to [.,.,%lld,%lld], "
-             "groups %lld, stride %lld,%lld",
-             pass[k->pass], (long long)k->n, (long long)k->c, (long long)k->h, (long long)k->w,
-             (long long)k->k, (long long)(k->c / k->groups), (long long)k->r, (long long)k->s,
-             (long long)k->p, (long long)k->q, (long long)k->groups, (long long)k->stride[0],
-             (long long)k->stride[1]);
+    snprintf(
+        out, cap,
+        "convolution %s of [%lld,%lld,%lld,%lld] with [%lld,%lld,%lld,%lld] to [.,.,%lld,%lld], "
+        "groups %lld, stride %lld,%lld",
+        pass[k->pass], (long long)k->n, (long long)k->c, (long long)k->h, (long long)k->w,
+        (long long)k->k, (long long)(k->c / k->groups), (long long)k->r, (long long)k->s,
+        (long long)k->p, (long long)k->q, (long long)k->groups, (long long)k->stride[0],
+        (long long)k->stride[1]);
 }
 
 static int fail(ct_stream *s, const cti_dnnl_key *key, const char *what, dnnl_status_t st)
@@ -178,8 +180,8 @@ static int fail(ct_stream *s, const cti_dnnl_key *key, const char *what, dnnl_st
     else
         snprintf(text, sizeof text, "start");
     cti_dnnl_version(version, sizeof version);
-    return cti_fail(s->err, CT_EDEVICE, "%s: %s failed with status %d%s in %s", version, what, (int)st,
-                    st == dnnl_unimplemented ? " (not implemented)" : "", text);
+    return cti_fail(s->err, CT_EDEVICE, "%s: %s failed with status %d%s in %s", version, what,
+                    (int)st, st == dnnl_unimplemented ? " (not implemented)" : "", text);
 }
 
 /* oneDNN runs and plans with the calling thread's OpenMP setting: ours while it works, then the
@@ -313,8 +315,8 @@ static dnnl_status_t conv_describe(const cti_dnnl_conv *k, conv_descs *c)
     if (!st && k->bias)
         st = desc_tagged(&c->bias, 1, &k->k, dnnl_a);
     if (!st)
-        st = k->groups > 1 ? desc_tagged(&c->w, 5, wg, dnnl_format_tag_any)
-                           : desc_tagged(&c->w, 4, w, dnnl_format_tag_any);
+        st = k->groups > 1 ? desc_tagged(&c->w, 5, wg, dnnl_format_tag_any) :
+                             desc_tagged(&c->w, 4, w, dnnl_format_tag_any);
     return st;
 }
 
@@ -362,7 +364,8 @@ static dnnl_status_t conv_args(ct_stream *s, cti_dnnl_op *op, dnnl_primitive_des
     dnnl_engine_t engine = s->dnnl->engine;
     desc_ref packed = dnnl_primitive_desc_query_md(
         pd, dw ? dnnl_query_diff_weights_md : dnnl_query_weights_md, 0);
-    dnnl_status_t st = arg_add(op, engine, dx ? DNNL_ARG_DIFF_SRC : DNNL_ARG_SRC, REF(c->x), &op->in);
+    dnnl_status_t st =
+        arg_add(op, engine, dx ? DNNL_ARG_DIFF_SRC : DNNL_ARG_SRC, REF(c->x), &op->in);
     if (!st)
         st = arg_add(op, engine, pass ? DNNL_ARG_DIFF_DST : DNNL_ARG_DST, REF(c->y), &op->out);
     if (!st)
@@ -372,7 +375,8 @@ static dnnl_status_t conv_args(ct_stream *s, cti_dnnl_op *op, dnnl_primitive_des
     if (st)
         return st;
     desc plain = {0};
-    st = k->groups > 1 ? desc_tagged(&plain, 5, wg, dnnl_goihw) : desc_tagged(&plain, 4, w, dnnl_oihw);
+    st = k->groups > 1 ? desc_tagged(&plain, 5, wg, dnnl_goihw) :
+                         desc_tagged(&plain, 4, w, dnnl_oihw);
     op->reorder_after = dw;
     if (!st && !dnnl_memory_desc_equal(packed, REF(plain)))
         st = conv_reorder(s, op, REF(plain), packed);
@@ -480,7 +484,8 @@ void cti_dnnl_key_init(cti_dnnl_key *key, cti_dnnl_kind kind)
 {
     memset(key, 0, sizeof *key);
     key->kind = kind;
-    key->bytes = kind == CTI_DNNL_MATMUL ? (int32_t)sizeof key->u.matmul : (int32_t)sizeof key->u.conv;
+    key->bytes =
+        kind == CTI_DNNL_MATMUL ? (int32_t)sizeof key->u.matmul : (int32_t)sizeof key->u.conv;
 }
 
 int cti_dnnl_get(ct_stream *s, const cti_dnnl_key *key, cti_dnnl_op **out)
@@ -531,8 +536,9 @@ static dnnl_status_t run_reorder(ct_stream *s, const cti_dnnl_op *op, void *plai
         st = set(op->rarg, 1, op->reorder_after ? plain : packed);
     if (!st)
         st = set(op->rarg, op->rscratch, scratch);
-    return st ? st : dnnl_primitive_execute(op->reorder, s->dnnl->stream, op->rscratch < 0 ? 2 : 3,
-                                            op->rarg);
+    return st ? st :
+                dnnl_primitive_execute(op->reorder, s->dnnl->stream, op->rscratch < 0 ? 2 : 3,
+                                       op->rarg);
 }
 
 static dnnl_status_t run(ct_stream *s, const cti_dnnl_op *op, const cti_dnnl_data *data,

@@ -43,14 +43,15 @@ typedef struct cti_dnnl_op cti_dnnl_op;
 
 int cti_dnnl_open(ct_stream *s);
 void cti_dnnl_close(ct_stream *s);
-void cti_dnnl_isa(char *out, size_t cap);     /* "avx512_core_bf16": what the library dispatches to */
+void cti_dnnl_isa(char *out, size_t cap); /* "avx512_core_bf16": what the library dispatches to */
 void cti_dnnl_version(char *out, size_t cap); /* "oneDNN 2.6.3": of the library loaded */
 
 void cti_dnnl_key_init(cti_dnnl_key *key, cti_dnnl_kind kind);
 /* The primitive for a key, from the cache or made now. Borrowed until the next get. */
 int cti_dnnl_get(ct_stream *s, const cti_dnnl_key *key, cti_dnnl_op **out);
 size_t cti_dnnl_workspace(const cti_dnnl_op *op);
-const char *cti_dnnl_impl(const cti_dnnl_op *op); /* the implementation's name, for tests and reports */
+const char *cti_dnnl_impl(
+    const cti_dnnl_op *op); /* the implementation's name, for tests and reports */
 
 /* What the four pointers of cti_dnnl_run are: matmul a, b, bias, y; convolution x, w, bias, y. Bias is
  * NULL when the key has none. */

@@ -2,6 +2,7 @@
 /* f32 by oneDNN, f64 by our own tiles. */
 #include "backend/cpu/cpu.h"
 #include "backend/cpu/dnnl.h"
+#include "backend/cpu/parallel.h"
 #include "backend/cpu/tile.h"
 
 #include <string.h>
@@ -200,7 +201,7 @@ static int matmul_f32(ct_stream *s, const ct_matmul_args *args)
 /* Panels of CTI_TILE_COLS columns of b, [panel][k][column], the last one filled up with zeros. */
 static int64_t panels(int64_t n)
 {
-    return (n + CTI_TILE_COLS - 1) / CTI_TILE_COLS;
+    return cti_ceil_div(n, CTI_TILE_COLS);
 }
 
 static void pack_panel(const double *b, int64_t row, int64_t col, int64_t k, int64_t n, double *to)
@@ -253,7 +254,7 @@ static void matmul_f64(ct_stream *s, const ct_matmul_args *args, const cti_dnnl_
 {
     const int r = p->n_batch;
     const int64_t count = batches(p), np = panels(p->n);
-    const int64_t blocks = (p->m + CTI_TILE_ROWS - 1) / CTI_TILE_ROWS;
+    const int64_t blocks = cti_ceil_div(p->m, CTI_TILE_ROWS);
     double *packed = args->workspace;
 #pragma omp parallel num_threads(cti_cpu_team(s, count * p->m * p->n * p->k / 4))
     for (int64_t t = 0; t < count; t++) {

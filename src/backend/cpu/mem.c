@@ -34,9 +34,11 @@ static int mem_open(const ct_stream_opts *opts, ct_stream **out)
 {
     *out = NULL;
     if (opts->index != 0)
-        return cti_fail(opts->err, CT_EDEVICE, "cpu:%d: there is one CPU device, cpu:0", opts->index);
+        return cti_fail(opts->err, CT_EDEVICE, "cpu:%d: there is one CPU device, cpu:0",
+                        opts->index);
     if (opts->threads < 0)
-        return cti_fail(opts->err, CT_EINVAL, "threads = %d: must be 0 (all) or more", opts->threads);
+        return cti_fail(opts->err, CT_EINVAL, "threads = %d: must be 0 (all) or more",
+                        opts->threads);
     ct_stream *s = cti_alloc(opts->mem, sizeof *s, "CPU stream");
     if (!s)
         return CT_ENOMEM;

@@ -7,8 +7,8 @@
 typedef double vec __attribute__((vector_size(CTI_TILE_COLS * sizeof(double))));
 
 CTI_ISA void cti_cpu_tile(int64_t n, const double *const row[CTI_TILE_ROWS], int64_t step,
-                         const double *panel, int64_t panel_step,
-                         double acc[CTI_TILE_ROWS][CTI_TILE_COLS])
+                          const double *panel, int64_t panel_step,
+                          double acc[CTI_TILE_ROWS][CTI_TILE_COLS])
 {
     const double *r0 = row[0], *r1 = row[1], *r2 = row[2], *r3 = row[3], *r4 = row[4], *r5 = row[5];
     vec c[CTI_TILE_ROWS];
