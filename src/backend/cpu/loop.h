@@ -7,7 +7,7 @@
 
 #include "backend/cpu/parallel.h"
 
-#define CTI_LOOP_OPS 4
+#define CTI_LOOP_OPS 5
 
 typedef struct cti_loop {
     int nop, ndim; /* ndim is 1 or more */
