@@ -68,7 +68,7 @@ int ct_error_set(ct_error *err, int code, const char *where, const char *fmt, ..
 
 int cti_error_prefix(ct_error *err, const char *fmt, ...)
 {
-    char old[sizeof err->text];
+    char text[sizeof err->text]; /* apart, since the arguments may be err->text itself */
     va_list args;
     size_t n;
 
@@ -76,14 +76,13 @@ int cti_error_prefix(ct_error *err, const char *fmt, ...)
         return CT_EINTERNAL;
     if (err->code == CT_OK)
         return CT_OK;
-    memcpy(old, err->text, sizeof old);
-    old[sizeof old - 1] = '\0';
     va_start(args, fmt);
-    format_text(err->text, sizeof err->text, fmt, args);
+    format_text(text, sizeof text, fmt, args);
     va_end(args);
-    n = strlen(err->text);
-    if ((size_t)snprintf(err->text + n, sizeof err->text - n, ": %s", old) >= sizeof err->text - n)
-        drop_partial_character(err->text);
+    n = strlen(text);
+    if ((size_t)snprintf(text + n, sizeof text - n, ": %s", err->text) >= sizeof text - n)
+        drop_partial_character(text);
+    memcpy(err->text, text, sizeof text);
     return err->code;
 }
 

@@ -223,13 +223,19 @@ int cti_file_read_gz(cti_mem *m, const char *path, size_t limit, void **data, si
     void *raw;
     int r;
 
-    if (limit > PTRDIFF_MAX - 4096)
-        limit = PTRDIFF_MAX - 4096;
-    if ((r = read_file(m, path, 0, limit, &raw, &f.in_bytes, err)) < 0)
+    if (limit > PTRDIFF_MAX / 2)
+        limit = PTRDIFF_MAX / 2;
+    /* What can't be packed is a little longer in gzip than plain. */
+    if ((r = read_file(m, path, 0, limit + limit / 64 + (64 << 10), &raw, &f.in_bytes, err)) < 0)
         return r;
     f.in = raw;
     f.limit = limit;
     if (f.in_bytes < 2 || f.in[0] != 0x1f || f.in[1] != 0x8b) {
+        if (f.in_bytes > limit) {
+            cti_free(m, raw);
+            return cti_fail(err, CT_EFORMAT, "read %s: %zu bytes, more than the %zu allowed here",
+                            path, f.in_bytes, limit);
+        }
         *data = raw;
         *bytes = f.in_bytes;
         return CT_OK;

@@ -109,7 +109,7 @@ static int least(int a, int b)
 int cti_edit_distance(const char *a, const char *b, int limit)
 {
     enum { MAX = 64 };
-    int row[3][MAX + 1]; /* two back, one back, this one */
+    int row[3][MAX + 1]; /* the one for i letters of a is row[i % 3] */
     size_t na = strlen(a), nb = strlen(b);
     size_t apart = na > nb ? na - nb : nb - na;
 
@@ -119,11 +119,9 @@ int cti_edit_distance(const char *a, const char *b, int limit)
     if (apart > (size_t)limit || na > MAX || nb > MAX)
         return limit + 1;
     for (size_t j = 0; j <= nb; j++)
-        row[0][j] = row[1][j] = (int)j;
+        row[0][j] = (int)j;
     for (size_t i = 1; i <= na; i++) {
         int *two = row[(i + 1) % 3], *one = row[(i + 2) % 3], *now = row[i % 3];
-        if (i == 1)
-            one = row[0];
         now[0] = (int)i;
         for (size_t j = 1; j <= nb; j++) {
             char x = lower(a[i - 1]), y = lower(b[j - 1]);
