@@ -4,17 +4,17 @@
 
 #include <stdio.h>
 
-#define ACTIVATION(fn, title)                                                                      \
-    static ct_tensor *forward_##fn(ct_module *m, void *self, ct_tensor *x)                         \
-    {                                                                                              \
-        (void)m;                                                                                   \
-        (void)self;                                                                                \
-        return ct_##fn(x);                                                                         \
-    }                                                                                              \
-    static const ct_module_ops fn##_ops = {title, forward_##fn, NULL, NULL};                       \
-    ct_module *ct_nn_##fn##_new(ct_ctx *ctx)                                                       \
-    {                                                                                              \
-        return ct_module_new(ctx, &fn##_ops, 0);                                                   \
+#define ACTIVATION(fn, title)                                                \
+    static ct_tensor *forward_##fn(ct_module *m, void *self, ct_tensor *x)   \
+    {                                                                        \
+        (void)m;                                                             \
+        (void)self;                                                          \
+        return ct_##fn(x);                                                   \
+    }                                                                        \
+    static const ct_module_ops fn##_ops = {title, forward_##fn, NULL, NULL}; \
+    ct_module *ct_nn_##fn##_new(ct_ctx *ctx)                                 \
+    {                                                                        \
+        return ct_module_new(ctx, &fn##_ops, 0);                             \
     }
 
 ACTIVATION(relu, "ReLU")

@@ -89,8 +89,8 @@ ct_module *ct_nn_conv2d_new(ct_ctx *ctx, int64_t in, int64_t out, int64_t kernel
         return NULL;
     m = ct_module_new(ctx, &conv2d_ops, sizeof c);
     bound = cti_fan_in_bound((double)(in / opts.groups) * (double)kernel_h * (double)kernel_w);
-    rc = cti_param_uniform(m, "weight", 4,
-                           (int64_t[]){out, in / opts.groups, kernel_h, kernel_w}, bound);
+    rc = cti_param_uniform(m, "weight", 4, (int64_t[]){out, in / opts.groups, kernel_h, kernel_w},
+                           bound);
     if (rc == CT_OK && bias)
         rc = cti_param_uniform(m, "bias", 1, &out, bound);
     if (rc != CT_OK)

@@ -44,6 +44,12 @@ struct ct_module {
 /* "0.body.1" into buf; "" for a root. Returns buf. */
 const char *cti_module_path(const ct_module *m, char *buf, size_t cap);
 
+ct_module *cti_module_root(ct_module *m);
+
+/* Elements of m's own parameters, or of all below; trainable ones alone if asked. A tensor that stands in
+ * `root` more than once is counted at its first place. */
+int64_t cti_module_count(const ct_module *root, const ct_module *m, bool deep, bool trainable);
+
 /* "[1,32,8,8]" into buf. Returns buf. */
 const char *cti_shape_text(int ndim, const int64_t *shape, char *buf, size_t cap);
 

@@ -8,7 +8,7 @@
 typedef struct batchnorm {
     int64_t features;
     ct_nn_batchnorm_opts opts;
-    bool spatial; /* 2d */
+    bool spatial;                                    /* 2d */
     ct_tensor *weight, *bias, *mean, *var, *batches; /* borrowed from the module; may be NULL */
     ct_tensor *one;                                  /* owned: what a batch adds to `batches` */
 } batchnorm;
