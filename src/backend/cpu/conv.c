@@ -182,11 +182,13 @@ static void run_sum_f64(ct_stream *s, ct_conv_pass pass, const ct_conv_args *a)
 }
 
 /* ---- f64: backward weight ----
- * One task owns ROWS output channels by all input channels of one tap, so that no sum is split. */
+ * One task owns the weights of COLS output channels and one tap, so that no sum is split. Output
+ * channels are the tile's columns: they are often a multiple of COLS, input channels aren't. */
 typedef struct weight_task {
     const ct_conv_args *a;
-    int64_t group, k0, r, s, q0, q1; /* k0 in the group; outputs [q0, q1) of a line read inside x */
-    int rows;
+    int64_t group, k0, r, s; /* k0: in the group */
+    int64_t q0, q1;          /* outputs of a line whose tap is inside x */
+    int64_t cols;
 } weight_task;
 
 /* Outputs whose tap is inside the image along an axis. */
@@ -200,68 +202,69 @@ static void inside(const ct_conv_args *a, int axis, int64_t tap, int64_t *begin,
         *end = outputs;
 }
 
-/* acc += a line of dy times a line of x, for channels c0.. of the group. */
-static void weight_line(const weight_task *t, const double *dy, const double *x, int64_t cols,
+/* acc[c][k] += a line of x times a line of dy, for `rows` input channels. */
+static void weight_line(const weight_task *t, const double *x, const double *dy, int64_t rows,
                         double acc[ROWS][COLS])
 {
     const ct_conv_args *a = t->a;
     const int64_t count = t->q1 - t->q0, k = a->y.shape[1], step = a->x.shape[1] * a->stride[1];
     const double *row[ROWS];
     for (int i = 0; i < ROWS; i++)
-        row[i] = dy + (i < t->rows ? i : 0);
-    if (cols == COLS) {
-        cti_cpu_tile(count, row, k, x, step, acc);
+        row[i] = x + (i < rows ? i : 0);
+    if (t->cols == COLS) {
+        cti_cpu_tile(count, row, step, dy, k, acc);
         return;
     }
     for (int64_t p = 0; p < count; p++)
-        for (int i = 0; i < t->rows; i++)
-            for (int64_t j = 0; j < cols; j++)
-                acc[i][j] += row[i][p * k] * x[p * step + j];
+        for (int64_t i = 0; i < rows; i++)
+            for (int64_t j = 0; j < t->cols; j++)
+                acc[i][j] += row[i][p * step] * dy[p * k + j];
 }
 
-static void weight_block(const weight_task *t, int64_t c0, int64_t cols)
+/* The weights from ROWS input channels. */
+static void weight_block(const weight_task *t, int64_t c0)
 {
     const ct_conv_args *a = t->a;
     const int64_t *xs = a->x.shape, *ys = a->y.shape, *ws = a->w.shape;
-    const int64_t kg = ws[0] / a->groups, cg = ws[1];
+    const int64_t kg = ws[0] / a->groups, cg = ws[1], rows = CTI_MIN(cg - c0, ROWS);
     const int64_t shift_h = t->r * a->dilation[0] - a->pad_begin[0];
-    const int64_t shift_w = t->s * a->dilation[1] - a->pad_begin[1];
+    const int64_t w = t->q0 * a->stride[1] + t->s * a->dilation[1] - a->pad_begin[1];
     double acc[ROWS][COLS] = {{0}};
     int64_t p0, p1;
     inside(a, 0, t->r, &p0, &p1);
     for (int64_t n = 0; n < xs[0] && t->q0 < t->q1; n++)
         for (int64_t p = p0; p < p1; p++) {
-            int64_t h = p * a->stride[0] + shift_h, w = t->q0 * a->stride[1] + shift_w;
-            const double *dy = (const double *)a->y.data +
-                               ((n * ys[2] + p) * ys[3] + t->q0) * ys[1] + t->group * kg + t->k0;
+            const int64_t h = p * a->stride[0] + shift_h;
             const double *x = (const double *)a->x.data + ((n * xs[2] + h) * xs[3] + w) * xs[1] +
                               t->group * cg + c0;
-            weight_line(t, dy, x, cols, acc);
+            const double *dy = (const double *)a->y.data +
+                               ((n * ys[2] + p) * ys[3] + t->q0) * ys[1] + t->group * kg + t->k0;
+            weight_line(t, x, dy, rows, acc);
         }
-    for (int i = 0; i < t->rows; i++) {
-        double *dw = (double *)a->w.data + (t->group * kg + t->k0 + i) * cg * ws[2] * ws[3];
-        for (int64_t j = 0; j < cols; j++)
-            dw[((c0 + j) * ws[2] + t->r) * ws[3] + t->s] = acc[i][j];
+    for (int64_t j = 0; j < t->cols; j++) {
+        double *dw = (double *)a->w.data + (t->group * kg + t->k0 + j) * cg * ws[2] * ws[3];
+        for (int64_t i = 0; i < rows; i++)
+            dw[((c0 + i) * ws[2] + t->r) * ws[3] + t->s] = acc[i][j];
     }
 }
 
 static void run_weight_f64(ct_stream *s, const ct_conv_args *a)
 {
     const int64_t kg = a->w.shape[0] / a->groups, cg = a->w.shape[1];
-    const int64_t r = a->w.shape[2], ss = a->w.shape[3], kb = cti_ceil_div(kg, ROWS);
-    const int64_t tasks = a->groups * kb * r * ss;
-    const int64_t work = ct_view_numel(&a->y) * cg * r * ss / 4;
+    const int64_t rr = a->w.shape[2], ss = a->w.shape[3], kb = cti_ceil_div(kg, COLS);
+    const int64_t tasks = a->groups * kb * rr * ss;
+    const int64_t work = ct_view_numel(&a->y) * cg * rr * ss / 4;
 #pragma omp parallel for num_threads(cti_cpu_team(s, work)) schedule(static)
     for (int64_t i = 0; i < tasks; i++) {
         weight_task t = {.a = a,
                          .s = i % ss,
-                         .r = i / ss % r,
-                         .k0 = i / ss / r % kb * ROWS,
-                         .group = i / ss / r / kb};
-        t.rows = kg - t.k0 < ROWS ? (int)(kg - t.k0) : ROWS;
+                         .r = i / ss % rr,
+                         .k0 = i / ss / rr % kb * COLS,
+                         .group = i / ss / rr / kb};
+        t.cols = CTI_MIN(kg - t.k0, COLS);
         inside(a, 1, t.s, &t.q0, &t.q1);
-        for (int64_t c = 0; c < cg; c += COLS)
-            weight_block(&t, c, cg - c < COLS ? cg - c : COLS);
+        for (int64_t c = 0; c < cg; c += ROWS)
+            weight_block(&t, c);
     }
 }
 
