@@ -1,0 +1,174 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Makes tests/golden/ops/OP.safetensors: inputs, outputs and gradients of each case in the op table, by PyTorch
+in f64.
+
+    tests/golden/make.py BUILD/tests/dump_cases [OP ...]
+
+A new op is one line in OPS: i are the inputs (None where absent), a the case's arguments, whose meaning
+stands above the cases in the op's file.
+"""
+import json
+import pathlib
+import subprocess
+import sys
+import zlib
+
+import numpy as np
+
+from common import HERE, check_version, save
+import torch
+import torch.nn.functional as F
+
+CT_DTYPES = [torch.bool, torch.uint8, torch.int32, torch.int64, torch.float16, torch.bfloat16,
+             torch.float32, torch.float64]
+REDUCTIONS = ["none", "sum", "mean"]
+
+
+def num(x, value):
+    """A Python number that leaves an integer tensor one."""
+    return value if x.is_floating_point() else int(value)
+
+
+def ints(a, start, n):
+    return [int(v) for v in a[start:start + int(n)]]
+
+
+def over(fn, x, a):
+    """A reduction: a is keepdim, n_dims, dims; n_dims 0 means all."""
+    dims = ints(a, 2, a[1]) if a[1] else list(range(x.dim()))
+    return fn(x, dim=dims, keepdim=bool(a[0]))
+
+
+def cross_entropy(i, a):
+    return F.cross_entropy(i[0], i[1], weight=i[2], ignore_index=int(a[2]), label_smoothing=a[1],
+                           reduction=REDUCTIONS[int(a[0])])
+
+
+OPS = {
+    "add": lambda i, a: i[0] + i[1],
+    "sub": lambda i, a: i[0] - i[1],
+    "mul": lambda i, a: i[0] * i[1],
+    "div": lambda i, a: i[0] / i[1],
+    "affine": lambda i, a: i[0] * num(i[0], a[0]) + num(i[0], a[1]),
+    "neg": lambda i, a: -i[0],
+    "abs": lambda i, a: i[0].abs(),
+    "exp": lambda i, a: i[0].exp(),
+    "log": lambda i, a: i[0].log(),
+    "sqrt": lambda i, a: i[0].sqrt(),
+    "square": lambda i, a: i[0].square(),
+    "compare": lambda i, a: [torch.eq, torch.ne, torch.lt, torch.le, torch.gt,
+                             torch.ge][int(a[0])](i[0], i[1]),
+    "relu": lambda i, a: F.relu(i[0]),
+    "gelu": lambda i, a: F.gelu(i[0], approximate="tanh" if a[0] else "none"),
+    "silu": lambda i, a: F.silu(i[0]),
+    "sigmoid": lambda i, a: i[0].sigmoid(),
+    "tanh": lambda i, a: i[0].tanh(),
+    "sum": lambda i, a: over(torch.sum, i[0], a),
+    "mean": lambda i, a: over(torch.mean, i[0], a),
+    "amax": lambda i, a: over(torch.amin if a[5] else torch.amax, i[0], a),
+    "argmax": lambda i, a: i[0].argmax(int(a[0]), keepdim=bool(a[1])),
+    "matmul": lambda i, a: i[0] @ i[1],
+    "linear": lambda i, a: F.linear(i[0], i[1], i[2]),
+    "cross_entropy": cross_entropy,
+}
+
+
+def draw(spec, seed):
+    """Inputs of a kind. Floats are f32 numbers, so that f32 and f64 runs start equal."""
+    rng = np.random.RandomState(seed)
+    shape, kind = spec["shape"], spec["kind"]
+    n = int(np.prod(shape, dtype=np.int64))
+    if kind == "none":
+        return None
+    if kind == "class":
+        return torch.tensor(rng.randint(0, max(1, spec["classes"]), size=shape), dtype=torch.int64)
+    if kind == "bool":
+        return torch.tensor(rng.randint(0, 2, size=shape), dtype=torch.bool)
+    if kind == "i64":
+        return torch.tensor(rng.randint(-4, 5, size=shape), dtype=torch.int64)
+    if kind == "normal":
+        x = rng.standard_normal(shape)
+    elif kind == "positive":
+        x = rng.uniform(0.5, 2, shape)
+    elif kind == "away":
+        x = rng.standard_normal(shape)
+        x = x + np.where(x < 0, -0.1, 0.1)
+    elif kind == "distinct":
+        x = (0.1 * (rng.permutation(n) - n // 2)).reshape(shape)
+    elif kind == "probs":
+        x = rng.uniform(0.1, 1.1, shape)
+        x = x / x.sum(1 if len(shape) > 1 else 0, keepdims=True)
+    else:
+        sys.exit(f"make.py doesn't know the kind of input '{kind}'")
+    return torch.tensor(np.asarray(x, dtype=np.float32), dtype=torch.float64)
+
+
+def run_case(op, case, out, names):
+    key = case["name"]
+    seed = zlib.crc32(f"{op['name']}/{key}".encode())
+    inputs = [draw(spec, seed + k) for k, spec in enumerate(case["in"])]
+    for k, x in enumerate(inputs):
+        if x is not None:
+            out[f"{key}/in{k}"] = x.clone()
+    wants = [k for k, (x, spec) in enumerate(zip(inputs, case["in"]))
+             if x is not None and x.is_floating_point() and not spec["no_grad"]
+             and op["differentiable"]]
+    # What is passed is no leaf, so that a case may hand its input through.
+    leaves = [x.clone().requires_grad_(k in wants) if x is not None else None
+              for k, x in enumerate(inputs)]
+    given = [x.view_as(x) if k in wants else x for k, x in enumerate(leaves)]
+    y = OPS[op["name"]](given, case["arg"])
+    out[f"{key}/y"] = y
+    for k, spec in enumerate(case["in"]):
+        if leaves[k] is not None and k not in wants and not torch.equal(leaves[k], inputs[k]):
+            out[f"{key}/after{k}"] = leaves[k]
+    if not wants:
+        return
+    if not y.requires_grad:
+        sys.exit(f"{op['name']}, '{key}': PyTorch gives no gradient, the op table says there is one")
+    names.add(y.grad_fn.name())
+    dy = np.random.RandomState(seed + 99).standard_normal(tuple(y.shape)).astype(np.float32)
+    dy = torch.tensor(dy, dtype=torch.float64)
+    out[f"{key}/dy"] = dy
+    grads = torch.autograd.grad(y, [leaves[k] for k in wants], dy.to(y.dtype))
+    for k, g in zip(wants, grads):
+        out[f"{key}/dx{k}"] = g
+
+
+def main():
+    check_version()
+    if len(sys.argv) < 2:
+        sys.exit(__doc__)
+    table = json.loads(subprocess.run([sys.argv[1]], check=True, capture_output=True).stdout)["ops"]
+    only = set(sys.argv[2:])
+    missing = [op["name"] for op in table if op["name"] not in OPS and not op["no_golden"]]
+    if missing:
+        sys.exit(f"no line in OPS of tests/golden/make.py for: {', '.join(missing)}")
+    unknown = (only | set(OPS)) - {op["name"] for op in table}
+    if unknown:
+        sys.exit(f"no such op in the table: {', '.join(sorted(unknown))}")
+    total = 0
+    for op in table:
+        if op["no_golden"] or (only and op["name"] not in only):
+            continue
+        out, names = {}, set()
+        for case in op["cases"]:
+            try:
+                run_case(op, case, out, names)
+            except Exception as e:
+                sys.exit(f"{op['name']}, '{case['name']}': {type(e).__name__}: {e}")
+        size = save(f"ops/{op['name']}.safetensors", out,
+                    {c["name"]: c["signature"] for c in op["cases"]})
+        total += size
+        if names and op["torch_name"] not in names:
+            print(f"note: {op['name']} calls itself {op['torch_name']}, PyTorch {sorted(names)}")
+    if not only:
+        for path in (pathlib.Path(HERE) / "ops").glob("*.safetensors"):
+            if path.stem not in OPS:
+                path.unlink()
+    print(f"{total} bytes")
+
+
+if __name__ == "__main__":
+    main()
