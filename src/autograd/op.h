@@ -218,6 +218,22 @@ ct_view cti_view_t(const ct_view *v);     /* the last two dimensions swapped */
 bool cti_view_matrix(const ct_view *v);   /* will the matmul kernel take it? */
 /* All dimensions but the last as one, without a copy; false when the strides don't allow it. */
 bool cti_view_rows(const ct_view *v, ct_view *out);
+
+/* softmax.c: softmax and log_softmax (attr: a cti_softmax). */
+typedef struct cti_softmax {
+    int dim;
+    bool log;
+} cti_softmax;
+int cti_softmax_infer(cti_node *n);
+int cti_softmax_forward(cti_node *n);
+int cti_softmax_backward(cti_node *n);
+
+/* max_pool2d.c: what the pools share. */
+int cti_pool_check(cti_node *n, ct_pool2d_opts *o, int64_t *out); /* options, x; output height, width */
+int cti_pool_out(cti_node *n, int64_t p, int64_t q);              /* declares y in x's stride order */
+void cti_pool_args(const ct_pool2d_opts *o, ct_pool_args *args);
+ct_pool2d_opts cti_pool_case(const ct_case *c); /* arg: kernel h, w, stride h, w, padding h, w, dilation h, w,
+                                                 * ceil_mode, count_include_pad */
 /* ---- end of: shared by op files ---- */
 
 bool cti_view_dense_like(const ct_view *v, const ct_view *like); /* same shape, same strides */

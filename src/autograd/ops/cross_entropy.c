@@ -84,7 +84,7 @@ static int infer(cti_node *n)
     if (!(a->smoothing >= 0 && a->smoothing <= 1))
         return cti_op_fail(n, CT_EINVAL, "label_smoothing is %g: must be from 0 to 1",
                            a->smoothing);
-    if (a->reduction < CT_REDUCE_NONE || a->reduction > CT_REDUCE_MEAN)
+    if ((unsigned)a->reduction > CT_REDUCE_MEAN)
         return cti_op_fail(n, CT_EINVAL, "reduction %d is none of CT_REDUCE_*", (int)a->reduction);
     int ndim = a->reduction == CT_REDUCE_NONE ? row_shape(x, shape) : 0;
     rc = cti_out(n, 0, x->dtype, ndim, shape);
@@ -177,6 +177,7 @@ static int backward(cti_node *n)
     ct_cross_entropy_args args = {.logits = *cti_saved(n, SAVE_LOGITS),
                                   .target = *cti_saved(n, SAVE_TARGET),
                                   .weight = cti_saved(n, SAVE_WEIGHT),
+                                  .loss = {.dtype = dx->dtype}, /* not looked at but for this */
                                   .lse = *cti_saved(n, SAVE_LSE),
                                   .total_weight = *cti_saved(n, SAVE_TOTAL)};
     kernel_options(cti_attr(n), &args);
