@@ -61,12 +61,6 @@ static bool is_comment(char c)
     return c == ';' || c == '#';
 }
 
-static bool is_name_char(char c)
-{
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
-           c == '-' || c == '.';
-}
-
 static int column_of(const parser *p, const char *at)
 {
     ptrdiff_t column = at - p->start + 1;
@@ -284,8 +278,7 @@ static void take_key(parser *p, const char *s)
     end = equals;
     while (end > s && is_blank(end[-1]))
         end--;
-    for (bad = s; bad < end && is_name_char(*bad);)
-        bad++;
+    bad = s + cti_ini_name_length(s, (size_t)(end - s));
     if (end == s)
         mistake(p, s, "no key before the '='");
     else if (bad < end)
@@ -339,8 +332,7 @@ static void take_header(parser *p, const char *open)
         s++;
     for (end = close; end > s && is_blank(end[-1]);)
         end--;
-    for (bad = s; bad < end && is_name_char(*bad);)
-        bad++;
+    bad = s + cti_ini_name_length(s, (size_t)(end - s));
     if (end == s)
         mistake(p, open, "a section without a name");
     else if (bad < end)
@@ -395,6 +387,13 @@ static void take_line(parser *p)
     if (is_comment(*s))
         return;
     if (p->indent >= 0 && s - p->start > p->indent) {
+        if (readable && cti_ini_is_key_line(s, (size_t)(p->end - s))) {
+            mistake(p, s,
+                    "this is indented, so it continues the value of line %d: give a key of its own "
+                    "the indentation of the others, or quote the line",
+                    p->entry.line);
+            readable = false;
+        }
         p->broken |= !readable;
         if (!p->broken)
             take_value(p, s);

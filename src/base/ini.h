@@ -2,8 +2,9 @@
 /* The INI reader: UTF-8 (a BOM is skipped), LF or CRLF; `[section]` and `[section.sub]`;
  * `key = value`; `;` and `#` start a comment at the start of a line or after a blank; a value goes on
  * in the next lines when they are indented deeper than its key (joined by a newline; empty lines and
- * comments between them don't count). A line of a value that is "..." keeps blanks and comment signs,
- * with \" \\ \n \t \r \xHH; quotes in the middle of a line are kept, and hide comment signs too.
+ * comments between them don't count; one that begins as a key does is a mistake). A line of a value
+ * that is "..." keeps blanks and comment signs, with \" \\ \n \t \r \xHH; quotes in the middle of a
+ * line are kept, and hide comment signs too.
  * Values have any length. It knows nothing of which keys are right: the caller does. Every entry has
  * line and column (bytes, from 1), and all mistakes of syntax are reported, not only the first. */
 #ifndef BASE_INI_H
@@ -11,6 +12,7 @@
 
 #include "base/mem.h"
 #include <ctrain/error.h>
+#include <stdbool.h>
 #include <stddef.h>
 
 typedef struct cti_ini_entry {
@@ -45,6 +47,12 @@ void cti_ini_locate(const cti_ini *ini, int i, size_t offset, int *line, int *co
 /* Writes a value so that cti_ini_parse reads it back equal, after an unindented `key = `: as it is, in
  * lines indented by four, or quoted when needed. Returns the length as snprintf does. */
 int cti_ini_quote(char *out, size_t cap, const char *value);
+
+/* How many bytes of `s` can stand in a key or a section's name. */
+size_t cti_ini_name_length(const char *s, size_t n);
+/* Does a line begin as `key =`? Such a line can't continue a value, unless in quotes: it is taken for
+ * a key that was indented by mistake. */
+bool cti_ini_is_key_line(const char *s, size_t n);
 
 /* Edit distance for did-you-mean (Damerau-Levenshtein, case ignored), at most `limit` + 1. */
 int cti_edit_distance(const char *a, const char *b, int limit);

@@ -3,7 +3,6 @@
 
 #include "base/utf8.h"
 
-#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -23,6 +22,25 @@ static void put(sink *s, char c)
 static bool is_blank(char c)
 {
     return c == ' ' || c == '\t';
+}
+
+size_t cti_ini_name_length(const char *s, size_t n)
+{
+    size_t i = 0;
+
+    while (i < n && ((s[i] >= 'a' && s[i] <= 'z') || (s[i] >= 'A' && s[i] <= 'Z') ||
+                     (s[i] >= '0' && s[i] <= '9') || s[i] == '_' || s[i] == '-' || s[i] == '.'))
+        i++;
+    return i;
+}
+
+bool cti_ini_is_key_line(const char *s, size_t n)
+{
+    size_t name = cti_ini_name_length(s, n), i = name;
+
+    while (i < n && is_blank(s[i]))
+        i++;
+    return name > 0 && i < n && s[i] == '=';
 }
 
 static bool is_control(unsigned char c)
@@ -49,7 +67,7 @@ static bool all_lines_plain(const char *value)
     for (const char *s = value;; s++) {
         size_t n = strcspn(s, "\n");
         bool only = s == value && s[n] == '\0';
-        if ((n == 0 && !only) || !is_plain(s, n))
+        if ((n == 0 && !only) || !is_plain(s, n) || (s > value && cti_ini_is_key_line(s, n)))
             return false;
         s += n;
         if (*s == '\0')
