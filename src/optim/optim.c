@@ -171,8 +171,11 @@ static int fill(ct_optim *o, const ct_named_tensor *params, int n)
     o->scalars = ct_tensor_new(o->ctx, CT_U8, 1, &bytes); /* zeros */
     if (!o->scalars)
         return ct_error_code(o->ctx);
-    for (int i = 0; i < o->n; i++)
+    /* As if all had a gradient: the most that a step needs. */
+    for (int i = 0; i < o->n; i++) {
         fill_row(o, &o->entries[i], &o->list[i]);
+        o->list[i].g = o->list[i].p;
+    }
     return fit_workspace(o, o->n);
 }
 
@@ -298,16 +301,20 @@ static bool same_layout(const ct_tensor *a, const ct_tensor *b)
     return true;
 }
 
-/* The gradient's memory in the order of the parameter's. NULL with the error set. */
-static void *gradient(ct_optim *o, cti_optim_entry *e, ct_tensor *g)
+/* The gradient's memory, in the order of the parameter's, into *out. */
+static int gradient(ct_optim *o, cti_optim_entry *e, ct_tensor *g, void **out)
 {
-    if (same_layout(g, e->p))
-        return cti_tensor_ptr(g);
-    if (!e->dense)
-        e->dense = zeros_like(o->ctx, e->p);
-    if (!e->dense || ct_tensor_copy(o->ctx, e->dense, g) != CT_OK)
-        return NULL;
-    return cti_tensor_ptr(e->dense);
+    int rc = CT_OK;
+
+    if (!same_layout(g, e->p)) {
+        if (!e->dense)
+            e->dense = zeros_like(o->ctx, e->p);
+        rc = e->dense ? ct_tensor_copy(o->ctx, e->dense, g) : ct_error_code(o->ctx);
+        g = e->dense;
+    }
+    if (rc == CT_OK)
+        *out = cti_tensor_ptr(g);
+    return rc;
 }
 
 /* The rows of the parameters that have a gradient; how many, or a status. */
@@ -318,14 +325,14 @@ static int gather(ct_optim *o)
     for (int i = 0; i < o->n; i++) {
         cti_optim_entry *e = &o->entries[i];
         ct_tensor *g = ct_tensor_grad(e->p);
+        int rc;
 
         if (!g)
             continue;
         fill_row(o, e, &o->list[n]);
-        o->list[n].g = gradient(o, e, g);
-        if (!o->list[n].g)
-            return ct_error_code(o->ctx);
-        n++;
+        rc = gradient(o, e, g, &o->list[n++].g);
+        if (rc != CT_OK)
+            return rc;
     }
     return n;
 }
