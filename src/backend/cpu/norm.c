@@ -6,6 +6,7 @@
 #include "backend/cpu/template.h"
 
 #include <math.h>
+#include <string.h>
 
 enum {
     PIECE = 1024,
