@@ -45,8 +45,8 @@ static int forward(cti_node *n)
         int rc = ct_view_numel(x) ? cti_be(n)->ew->copy(cti_stream(n), &part, x) : CT_OK;
         if (rc)
             return rc;
-        part.data = (char *)part.data +
-                    (size_t)(x->shape[dim] * y->stride[dim]) * ct_dtype_bytes(y->dtype);
+        part.data =
+            (char *)part.data + (size_t)(x->shape[dim] * y->stride[dim]) * ct_dtype_bytes(y->dtype);
     }
     return CT_OK;
 }

@@ -43,18 +43,19 @@ static int check_shapes(cti_node *n, const ct_conv2d_opts *o)
     cti_shape_str(x, s, sizeof s);
     cti_shape_str(w, t, sizeof t);
     if (x->ndim != 4 || w->ndim != 4)
-        return cti_op_fail(n, CT_ESHAPE, "x %s must be [N,C,H,W], weight %s [K,C/groups,R,S]", s, t);
+        return cti_op_fail(n, CT_ESHAPE, "x %s must be [N,C,H,W], weight %s [K,C/groups,R,S]", s,
+                           t);
     for (int i = 0; i < 4; i++)
         if (w->shape[i] < 1)
             return cti_op_fail(n, CT_ESHAPE, "weight %s has a size of 0", t);
     if (w->shape[0] % o->groups)
-        return cti_op_fail(n, CT_ESHAPE, "%lld output channels (weight %s) don't divide by %lld groups",
+        return cti_op_fail(n, CT_ESHAPE,
+                           "%lld output channels (weight %s) don't divide by %lld groups",
                            (long long)w->shape[0], t, (long long)o->groups);
     if (x->shape[1] % o->groups || x->shape[1] / o->groups != w->shape[1])
-        return cti_op_fail(n, CT_ESHAPE,
-                           "x %s has %lld channels, weight %s with %lld groups expects %lld", s,
-                           (long long)x->shape[1], t, (long long)o->groups,
-                           (long long)(w->shape[1] * o->groups));
+        return cti_op_fail(
+            n, CT_ESHAPE, "x %s has %lld channels, weight %s with %lld groups expects %lld", s,
+            (long long)x->shape[1], t, (long long)o->groups, (long long)(w->shape[1] * o->groups));
     if (b && (b->ndim != 1 || b->shape[0] != w->shape[0]))
         return cti_op_fail(n, CT_ESHAPE, "bias %s must be [%lld], as weight %s has %lld outputs",
                            cti_shape_str(b, s, sizeof s), (long long)w->shape[0], t,
@@ -78,12 +79,12 @@ static int infer(cti_node *n)
         a->end[i] = a->o.same ? extent - 1 - a->begin[i] : a->o.padding[i];
         int64_t padded = size + a->begin[i] + a->end[i];
         if (size < 1 || extent > padded)
-            return cti_op_fail(n, CT_ESHAPE,
-                               "kernel of %lld (dilated: %lld) is larger than the padded %s %lld of "
-                               "x %s",
-                               (long long)w->shape[2 + i], (long long)extent,
-                               i ? "width" : "height", (long long)padded,
-                               cti_shape_str(x, s, sizeof s));
+            return cti_op_fail(
+                n, CT_ESHAPE,
+                "kernel of %lld (dilated: %lld) is larger than the padded %s %lld of "
+                "x %s",
+                (long long)w->shape[2 + i], (long long)extent, i ? "width" : "height",
+                (long long)padded, cti_shape_str(x, s, sizeof s));
         shape[2 + i] = (padded - extent) / a->o.stride[i] + 1;
     }
     return cti_out_channels_last(n, 0, x->dtype, shape);

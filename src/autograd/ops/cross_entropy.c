@@ -115,8 +115,7 @@ static int check_bad(cti_node *n, const ct_view *bad, const ct_view *target, int
     int64_t value = ((const int64_t *)target->data)[at];
     return cti_op_fail(n, CT_EDATA,
                        "target %lld at row %lld is out of range for %lld classes (0..%lld)%s",
-                       (long long)value, (long long)row, (long long)classes,
-                       (long long)classes - 1,
+                       (long long)value, (long long)row, (long long)classes, (long long)classes - 1,
                        value == classes ? "; 1-based?" :
                        value < 0        ? "; rows to skip are marked by ignore_index" :
                                           "");
@@ -130,11 +129,13 @@ static int forward(cti_node *n)
     int64_t shape[CT_MAX_DIMS];
     int ndim = row_shape(x, shape);
     if (cti_wants(n, IN_TARGET) || cti_wants(n, IN_WEIGHT))
-        return cti_op_fail(n, CT_ENOTIMPL, "%s requires grad, which is only there for the logits: "
-                           "use ct_detach", cti_wants(n, IN_TARGET) ? "target" : "weight");
+        return cti_op_fail(n, CT_ENOTIMPL,
+                           "%s requires grad, which is only there for the logits: "
+                           "use ct_detach",
+                           cti_wants(n, IN_TARGET) ? "target" : "weight");
     const ct_view *lse = cti_save_new(n, SAVE_LSE, x->dtype, ndim, shape);
-    const ct_view *total = a->want_total ? cti_y(n, 1) :
-                                           cti_save_new(n, SAVE_TOTAL, x->dtype, 0, NULL);
+    const ct_view *total =
+        a->want_total ? cti_y(n, 1) : cti_save_new(n, SAVE_TOTAL, x->dtype, 0, NULL);
     const ct_view *bad = cti_temp_like(n, CT_I64, &scalar);
     if (!lse || !total || !bad)
         return cti_pending(n);

@@ -21,8 +21,8 @@ static int infer(cti_node *n)
     for (int i = 0; fits && i < a->ndim; i++) {
         if (y.shape[i] == -1 && i >= lead)
             y.shape[i] = x->shape[i - lead];
-        fits = y.shape[i] >= 0 && (i < lead || x->shape[i - lead] == 1 ||
-                                   x->shape[i - lead] == y.shape[i]);
+        fits = y.shape[i] >= 0 &&
+               (i < lead || x->shape[i - lead] == 1 || x->shape[i - lead] == y.shape[i]);
     }
     if (!fits)
         return cti_op_fail(n, CT_ESHAPE,

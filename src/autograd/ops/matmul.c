@@ -118,33 +118,82 @@ int cti_matmul_into(cti_node *n, const ct_view *y, int beta, const ct_view *a, c
     return k->matmul(cti_stream(n), &args);
 }
 
-/* ---- the op: operands of two or more dimensions ---- */
+/* ---- the op ---- */
+
+/* The operands as matrices: a vector is a row on the left, a column on the right. */
+static ct_view left(const ct_view *a)
+{
+    ct_view m = *a;
+    if (a->ndim == 1) {
+        m.ndim = 2;
+        m.shape[0] = 1;
+        m.shape[1] = a->shape[0];
+        m.stride[0] = a->shape[0] * a->stride[0];
+        m.stride[1] = a->stride[0];
+    }
+    return m;
+}
+
+static ct_view right(const ct_view *b)
+{
+    ct_view m = *b;
+    if (b->ndim == 1) {
+        m.ndim = 2;
+        m.shape[1] = m.stride[1] = 1;
+    }
+    return m;
+}
+
+/* y or dy with the sizes of 1 that vectors have taken away. */
+static ct_view product(const cti_node *n, const ct_view *y)
+{
+    ct_view m = *y;
+    if (cti_in_meta(n, 1)->ndim == 1) {
+        m.shape[m.ndim] = m.stride[m.ndim] = 1;
+        m.ndim++;
+    }
+    if (cti_in_meta(n, 0)->ndim == 1) {
+        int last = m.ndim - 1;
+        m.shape[m.ndim] = m.shape[last];
+        m.stride[m.ndim] = m.stride[last];
+        m.stride[last] *= m.shape[last];
+        m.shape[last] = 1;
+        m.ndim++;
+    }
+    return m;
+}
 
 static int infer(cti_node *n)
 {
-    const ct_view *a = cti_x(n, 0), *b = cti_x(n, 1);
-    int ndim = a->ndim > b->ndim ? a->ndim : b->ndim;
+    const ct_view *x = cti_x(n, 0), *z = cti_x(n, 1);
     int64_t shape[CT_MAX_DIMS];
     char s[64], t[64];
-    int rc = cti_check_float(n, 0);
+    int rc = cti_check_float(n, 0), ndim = 0;
     rc = rc ? rc : cti_check_same_dtype(n);
     if (rc)
         return rc;
-    if (a->shape[a->ndim - 1] != b->shape[b->ndim - 2])
+    cti_shape_str(x, s, sizeof s);
+    cti_shape_str(z, t, sizeof t);
+    if (x->ndim == 0 || z->ndim == 0)
+        return cti_op_fail(n, CT_ESHAPE, "%s x %s: scalars are multiplied by ct_mul", s, t);
+    ct_view a = left(x), b = right(z);
+    if (a.shape[a.ndim - 1] != b.shape[b.ndim - 2])
         return cti_op_fail(n, CT_ESHAPE,
-                           "%s x %s: the left one's last size must be the right one's last but one",
-                           cti_shape_str(a, s, sizeof s), cti_shape_str(b, t, sizeof t));
-    for (int i = 0; i < ndim - 2; i++) {
-        int ia = i - (ndim - a->ndim), ib = i - (ndim - b->ndim);
-        int64_t da = ia >= 0 ? a->shape[ia] : 1, db = ib >= 0 ? b->shape[ib] : 1;
+                           "%s x %s: the left one's last size must be the right one's %s", s, t,
+                           z->ndim == 1 ? "length" : "last but one");
+    for (int i = (a.ndim > b.ndim ? a.ndim : b.ndim) - 2; i > 0; i--) {
+        int ia = a.ndim - 2 - i, ib = b.ndim - 2 - i;
+        int64_t da = ia >= 0 ? a.shape[ia] : 1, db = ib >= 0 ? b.shape[ib] : 1;
         if (da != db && da != 1 && db != 1)
-            return cti_op_fail(n, CT_ESHAPE, "%s x %s: batch dimension %d doesn't broadcast",
-                               cti_shape_str(a, s, sizeof s), cti_shape_str(b, t, sizeof t), i);
-        shape[i] = da == 1 ? db : da;
+            return cti_op_fail(n, CT_ESHAPE, "%s x %s: batch sizes %lld and %lld don't broadcast",
+                               s, t, (long long)da, (long long)db);
+        shape[ndim++] = da == 1 ? db : da;
     }
-    shape[ndim - 2] = a->shape[a->ndim - 2];
-    shape[ndim - 1] = b->shape[b->ndim - 1];
-    return cti_out(n, 0, a->dtype, ndim, shape);
+    if (x->ndim > 1)
+        shape[ndim++] = a.shape[a.ndim - 2];
+    if (z->ndim > 1)
+        shape[ndim++] = b.shape[b.ndim - 1];
+    return cti_out(n, 0, x->dtype, ndim, shape);
 }
 
 /* m with its batch dimensions broadcast to those of `like`. */
@@ -160,22 +209,19 @@ static ct_view batched(const ct_view *m, const ct_view *like)
 
 static int forward(cti_node *n)
 {
-    const ct_view *y = cti_y(n, 0);
-    ct_view a = batched(cti_x(n, 0), y), b = batched(cti_x(n, 1), y);
+    ct_view y = product(n, cti_y(n, 0)), l = left(cti_x(n, 0)), r = right(cti_x(n, 1));
+    ct_view a = batched(&l, &y), b = batched(&r, &y);
     if (cti_wants(n, 1))
         cti_save_in(n, 0, 0);
     if (cti_wants(n, 0))
         cti_save_in(n, 1, 1);
-    return cti_matmul_into(n, y, 0, &a, &b, NULL);
+    return cti_matmul_into(n, &y, 0, &a, &b, NULL);
 }
 
-/* dx = beta * dx + l r, summed over broadcast batches. */
-static int product_into(cti_node *n, int i, const ct_view *l, const ct_view *r)
+/* dx = beta * dx + l r, summed over the batches that dx hasn't. */
+static int sum_of_products(cti_node *n, const ct_view *dx, int beta, const ct_view *l,
+                           const ct_view *r)
 {
-    int beta;
-    const ct_view *dx = cti_dx(n, i, &beta);
-    if (!dx)
-        return cti_pending(n);
     ct_view full = *l;
     full.shape[l->ndim - 1] = r->shape[r->ndim - 1];
     if (cti_same_shape(dx, &full))
@@ -188,26 +234,47 @@ static int product_into(cti_node *n, int i, const ct_view *l, const ct_view *r)
     return rc ? rc : cti_sum_into(n, dx, beta, t, 1);
 }
 
+static int backward_a(cti_node *n, const ct_view *dy)
+{
+    int beta;
+    const ct_view *to = cti_dx(n, 0, &beta);
+    if (!to)
+        return cti_pending(n);
+    ct_view dx = left(to), r = right(cti_saved(n, 1));
+    ct_view b = batched(&r, dy), bt = cti_view_t(&b);
+    return sum_of_products(n, &dx, beta, dy, &bt);
+}
+
+static int backward_b(cti_node *n, const ct_view *dy)
+{
+    int beta;
+    const ct_view *to = cti_dx(n, 1, &beta);
+    if (!to)
+        return cti_pending(n);
+    ct_view dx = right(to), l = left(cti_saved(n, 0)), rows, dy_rows;
+    /* One matrix for all batches: their rows are one long matrix, and the sum is in the product. */
+    if (dx.ndim == 2 && dy->ndim > 2 && cti_view_rows(&l, &rows) && cti_view_rows(dy, &dy_rows) &&
+        cti_view_matrix(&rows) && cti_view_matrix(&dy_rows)) {
+        ct_view rows_t = cti_view_t(&rows);
+        return cti_matmul_into(n, &dx, beta, &rows_t, &dy_rows, NULL);
+    }
+    ct_view a = batched(&l, dy), at = cti_view_t(&a);
+    return sum_of_products(n, &dx, beta, &at, dy);
+}
+
 static int backward(cti_node *n)
 {
-    const ct_view *dy = cti_dy(n, 0);
-    int rc = CT_OK;
-    if (!cti_view_matrix(dy)) {
-        ct_view rows = *dy;
-        cti_row_major(dy->ndim, dy->shape, rows.stride);
-        dy = cti_dy_like(n, 0, &rows);
-        if (!dy)
+    ct_view dy = product(n, cti_dy(n, 0));
+    if (!cti_view_matrix(&dy)) {
+        ct_view like = *cti_dy(n, 0);
+        cti_row_major(like.ndim, like.shape, like.stride);
+        const ct_view *copy = cti_dy_like(n, 0, &like);
+        if (!copy)
             return cti_pending(n);
+        dy = product(n, copy);
     }
-    if (cti_wants(n, 0)) {
-        ct_view b = batched(cti_saved(n, 1), dy), bt = cti_view_t(&b);
-        rc = product_into(n, 0, dy, &bt);
-    }
-    if (!rc && cti_wants(n, 1)) {
-        ct_view a = batched(cti_saved(n, 0), dy), at = cti_view_t(&a);
-        rc = product_into(n, 1, &at, dy);
-    }
-    return rc;
+    int rc = cti_wants(n, 0) ? backward_a(n, &dy) : CT_OK;
+    return !rc && cti_wants(n, 1) ? backward_b(n, &dy) : rc;
 }
 
 static ct_tensor *transposed(ct_tensor *m)
@@ -215,12 +282,22 @@ static ct_tensor *transposed(ct_tensor *m)
     return ct_transpose(m, -2, -1);
 }
 
+/* In matrices: what vectors lack is put in, and taken out by the sum and reshape at the end. */
 static int vjp(cti_node *n, ct_tensor *const *dy, ct_tensor **dx)
 {
-    if (cti_wants(n, 0))
-        dx[0] = cti_sum_to_input(n, ct_matmul(dy[0], transposed(cti_saved_tensor(n, 1))), 0);
-    if (cti_wants(n, 1))
-        dx[1] = cti_sum_to_input(n, ct_matmul(transposed(cti_saved_tensor(n, 0)), dy[0]), 1);
+    const ct_view *x = cti_in_meta(n, 0), *z = cti_in_meta(n, 1);
+    ct_tensor *g = z->ndim == 1 ? ct_unsqueeze(dy[0], -1) : dy[0];
+    g = x->ndim == 1 ? ct_unsqueeze(g, -2) : g;
+    if (cti_wants(n, 0)) {
+        ct_tensor *b = cti_saved_tensor(n, 1);
+        ct_tensor *da = ct_matmul(g, transposed(z->ndim == 1 ? ct_unsqueeze(b, 1) : b));
+        dx[0] = cti_sum_to_input(n, x->ndim == 1 ? ct_squeeze(da, -2) : da, 0);
+    }
+    if (cti_wants(n, 1)) {
+        ct_tensor *a = cti_saved_tensor(n, 0);
+        ct_tensor *db = ct_matmul(transposed(x->ndim == 1 ? ct_unsqueeze(a, 0) : a), g);
+        dx[1] = cti_sum_to_input(n, z->ndim == 1 ? ct_squeeze(db, -1) : db, 1);
+    }
     return cti_pending(n);
 }
 
@@ -258,47 +335,22 @@ const ct_op cti_op_matmul = {.name = "matmul",
                              .call = call};
 
 /* What the kernel can't walk is copied once, on the record. */
-static ct_tensor *walkable(ct_tensor *t)
+static ct_tensor *walkable(ct_tensor *t, ct_view (*as_matrix)(const ct_view *))
 {
-    ct_view v = cti_meta(t);
-    return cti_view_matrix(&v) ? t : ct_contiguous(t);
-}
-
-/* [..., M, K] x [K, N] is one product of [... * M, K] where the strides allow it; else NULL. */
-static ct_tensor *matmul_rows(ct_tensor *a, ct_tensor *b)
-{
-    ct_view v = cti_meta(a), rows;
-    if (v.ndim < 3 || ct_tensor_ndim(b) != 2 || !cti_view_rows(&v, &rows) ||
-        !cti_view_matrix(&rows) || rows.shape[1] != ct_tensor_size(b, 0))
-        return NULL;
-    ct_tensor *a2 = ct_reshape(a, 2, rows.shape);
-    ct_tensor *y = cti_apply(&cti_op_matmul, NULL, 0, 2, (ct_tensor *[]){a2, b});
-    v.shape[v.ndim - 1] = ct_tensor_size(b, 1);
-    return ct_reshape(y, v.ndim, v.shape);
+    if (!t || ct_tensor_ndim(t) == 0)
+        return t;
+    ct_view v = cti_meta(t), m = as_matrix(&v);
+    return cti_view_matrix(&m) ? t : ct_contiguous(t);
 }
 
 ct_tensor *ct_matmul(ct_tensor *a, ct_tensor *b)
 {
-    char sa[96], sb[96];
-    if (!a || !b)
-        return cti_apply(&cti_op_matmul, NULL, 0, 2, (ct_tensor *[]){a, b});
-    int na = ct_tensor_ndim(a), nb = ct_tensor_ndim(b);
-    if (na == 0 || nb == 0 || ct_tensor_size(a, -1) != ct_tensor_size(b, nb == 1 ? 0 : -2))
-        return cti_raise(ct_tensor_ctx(a), &cti_op_matmul, CT_ESHAPE,
-                         "%s x %s: needs vectors or matrices, the left one's last size equal to the "
-                         "right one's %s",
-                         ct_tensor_describe(a, sa, sizeof sa), ct_tensor_describe(b, sb, sizeof sb),
-                         nb == 1 ? "length" : "last but one");
-    ct_tensor *l = walkable(na == 1 ? ct_unsqueeze(a, 0) : a);
-    ct_tensor *r = walkable(nb == 1 ? ct_unsqueeze(b, 1) : b);
-    if (!l || !r)
-        return NULL;
-    ct_tensor *y = matmul_rows(l, r);
-    if (!y)
-        y = cti_apply(&cti_op_matmul, NULL, 0, 2, (ct_tensor *[]){l, r});
-    if (nb == 1)
-        y = ct_squeeze(y, -1);
-    if (na == 1)
-        y = ct_squeeze(y, nb == 1 ? -1 : -2);
-    return y;
+    ct_tensor *in[2] = {a, b};
+    if (a && b) {
+        in[0] = walkable(a, left);
+        in[1] = walkable(b, right);
+        if (!in[0] || !in[1])
+            return NULL;
+    }
+    return cti_apply(&cti_op_matmul, NULL, 0, 2, in);
 }

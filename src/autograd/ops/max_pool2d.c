@@ -34,18 +34,17 @@ int cti_pool_check(cti_node *n, ct_pool2d_opts *o, int64_t *out)
         if (o->stride[i] == 0)
             o->stride[i] = o->kernel[i];
         if (o->kernel[i] < 1 || o->stride[i] < 1 || o->dilation[i] < 1)
-            return cti_op_fail(n, CT_EINVAL,
-                               "kernel %lld, stride %lld, dilation %lld in %s: must be 1 or more",
-                               (long long)o->kernel[i], (long long)o->stride[i],
-                               (long long)o->dilation[i], side);
+            return cti_op_fail(
+                n, CT_EINVAL, "kernel %lld, stride %lld, dilation %lld in %s: must be 1 or more",
+                (long long)o->kernel[i], (long long)o->stride[i], (long long)o->dilation[i], side);
         if (o->padding[i] < 0 || o->padding[i] > o->kernel[i] / 2)
             return cti_op_fail(n, CT_EINVAL,
                                "padding %lld in %s: must be from 0 to half of the kernel %lld",
                                (long long)o->padding[i], side, (long long)o->kernel[i]);
         int64_t extent = o->dilation[i] * (o->kernel[i] - 1) + 1;
-        out[i] = x->shape[2 + i] < 1 ? 0 :
-                                       windows(x->shape[2 + i], o->padding[i], extent, o->stride[i],
-                                               o->ceil_mode);
+        out[i] = x->shape[2 + i] < 1 ?
+                     0 :
+                     windows(x->shape[2 + i], o->padding[i], extent, o->stride[i], o->ceil_mode);
         if (out[i] < 1)
             return cti_op_fail(n, CT_ESHAPE,
                                "kernel of %lld (dilated: %lld) is larger than the %s of x %s with "

@@ -23,8 +23,8 @@ static int vjp(cti_node *n, ct_tensor *const *dy, ct_tensor **dx)
 {
     const cti_reduction *r = cti_attr(n);
     const ct_view *x = cti_in_meta(n, 0);
-    ct_tensor *each = ct_affine(cti_reduction_restore(n, dy[0]),
-                                r->count ? 1 / (double)r->count : 1, 0);
+    ct_tensor *each =
+        ct_affine(cti_reduction_restore(n, dy[0]), r->count ? 1 / (double)r->count : 1, 0);
     dx[0] = ct_expand(each, x->ndim, x->shape);
     return cti_pending(n);
 }

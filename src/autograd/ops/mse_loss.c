@@ -111,6 +111,5 @@ const ct_op cti_op_mse_loss = {.name = "mse_loss",
 
 ct_tensor *ct_mse_loss(ct_tensor *x, ct_tensor *target, ct_reduction reduction)
 {
-    return cti_apply(&cti_op_mse_loss, &reduction, sizeof reduction, 2,
-                     (ct_tensor *[]){x, target});
+    return cti_apply(&cti_op_mse_loss, &reduction, sizeof reduction, 2, (ct_tensor *[]){x, target});
 }

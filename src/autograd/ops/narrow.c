@@ -21,10 +21,9 @@ static int infer(cti_node *n)
         return cti_op_fail(n, CT_ESHAPE, "x is a scalar: it has no dimension to take from");
     int64_t size = x->shape[a->dim], start = a->start < 0 ? a->start + size : a->start;
     if (start < 0 || start > size || a->length < 0 || a->length > size - start)
-        return cti_op_fail(n, CT_EINVAL,
-                           "%lld elements from %lld do not lie in dimension %d of x %s",
-                           (long long)a->length, (long long)a->start, a->dim,
-                           cti_shape_str(x, s, sizeof s));
+        return cti_op_fail(
+            n, CT_EINVAL, "%lld elements from %lld do not lie in dimension %d of x %s",
+            (long long)a->length, (long long)a->start, a->dim, cti_shape_str(x, s, sizeof s));
     a->start = start;
     for (int i = 0; i < x->ndim; i++)
         shape[i] = i == a->dim ? a->length : x->shape[i];
@@ -49,8 +48,8 @@ static int backward(cti_node *n)
         return CT_OK;
     ct_view part = *dx;
     part.shape[a->dim] = a->length;
-    part.data = (char *)dx->data +
-                (size_t)(a->start * dx->stride[a->dim]) * ct_dtype_bytes(dx->dtype);
+    part.data =
+        (char *)dx->data + (size_t)(a->start * dx->stride[a->dim]) * ct_dtype_bytes(dx->dtype);
     return beta ? ew->affine(cti_stream(n), &part, 1, dy, 1, 0) :
                   ew->copy(cti_stream(n), &part, dy);
 }

@@ -113,8 +113,8 @@ static int settle(ct_tensor *x, attrs *a)
     char s[96], t[96];
     for (int i = 0; i < a->ndim; i++) {
         if (a->shape[i] < -1 || (a->shape[i] == -1 && free_dim >= 0)) {
-            cti_raise(ctx, &cti_op_reshape, CT_EINVAL, "shape %s: sizes are 0 or more, one may be -1",
-                      describe(a, t, sizeof t));
+            cti_raise(ctx, &cti_op_reshape, CT_EINVAL,
+                      "shape %s: sizes are 0 or more, one may be -1", describe(a, t, sizeof t));
             return CT_EINVAL;
         }
         if (a->shape[i] == -1) {
