@@ -332,3 +332,13 @@ void cti_lock_release(int fd)
     if (fd >= 0)
         close(fd); /* the lock goes with the last descriptor */
 }
+
+int cti_path_absolute(char *out, size_t cap, const char *path, ct_error *err)
+{
+    char cwd[4096];
+    if (path[0] == '/')
+        return cti_path(out, cap, err, "%s", path);
+    if (!getcwd(cwd, sizeof cwd))
+        return cti_fail_errno(err, CT_EIO, errno, "can't find the current directory for", path);
+    return cti_path(out, cap, err, "%s/%s", cwd, path);
+}

@@ -49,6 +49,9 @@ int cti_path(char *out, size_t cap, ct_error *err, const char *fmt, ...) CT_PRIN
 int cti_path_relative_to(char *out, size_t cap, const char *base_file, const char *path,
                          ct_error *err);
 
+/* `path` itself when absolute, else below the current directory. */
+int cti_path_absolute(char *out, size_t cap, const char *path, ct_error *err);
+
 /* An exclusive flock on PATH (made when missing), held until released or the process ends. CT_EBUSY
  * when another holds it. */
 int cti_lock_take(const char *path, int *fd, ct_error *err);
