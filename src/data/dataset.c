@@ -21,7 +21,7 @@ struct ct_dataset {
 };
 
 /* No sample and no slab is larger: leaves room for sums of sizes. */
-#define SIZE_LIMIT (INT64_MAX / 16 < PTRDIFF_MAX ? INT64_MAX / 16 : PTRDIFF_MAX / 16)
+#define SIZE_LIMIT ((int64_t)(PTRDIFF_MAX / 16))
 
 bool cti_size_mul(int64_t a, int64_t b, int64_t *out)
 {

@@ -279,6 +279,28 @@ Test(data_dataset, a_split_depends_on_the_data_alone)
     ct_dataset_free(ds);
 }
 
+Test(data_dataset, other_content_is_split_in_another_way)
+{
+    mine m = {0};
+    ct_error err = {0};
+    ct_dataset_info info = mine_info(100);
+    int same = 0, times[100] = {0};
+
+    for (uint64_t fingerprint = 1; fingerprint <= 2; fingerprint++) {
+        info.fingerprint = fingerprint;
+        ct_dataset *ds = ct_dataset_new(&info, &mine_ops, &m, &err), *part = split(ds, 0.5, true);
+        for (int64_t k = 0; k < 50; k++) {
+            int32_t v;
+            void *out[] = {&v};
+            cr_assert_eq(ct_dataset_get(part, k, out, &err), 0);
+            same += times[v / 10]++;
+        }
+        ct_dataset_free(part);
+        ct_dataset_free(ds);
+    }
+    cr_assert(same > 10 && same < 40, "%d of 50 are held out in both", same);
+}
+
 Test(data_dataset, a_fraction_that_is_none_is_refused)
 {
     mine m = {0};

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The loader's promises: every sample once per epoch, the same stream for any number of workers and
  * any prefetch, a seek that equals never having stopped, errors in order, clean ends. */
+#ifndef _POSIX_C_SOURCE
 #define _POSIX_C_SOURCE 200809L
+#endif
 #include "data/loader.h"
 
 #include <criterion/criterion.h>
