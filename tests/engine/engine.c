@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "engine.h"
+
+ct_ctx *ctx;
+
+static ct_tensor *owned[256];
+static int n_owned;
+
+void engine_open(void)
+{
+    ctx = ts_ctx(CT_F64, true);
+    n_owned = 0;
+}
+
+void engine_close(void)
+{
+    ts_expect_ok(ctx, "at the end of the test");
+    ct_error_clear(ctx);
+    for (int i = 0; i < n_owned; i++)
+        ct_tensor_release(owned[i]);
+    ct_ctx_free(ctx);
+    ctx = NULL;
+}
+
+ct_tensor *leaf(int64_t n, const double *v)
+{
+    ct_tensor *t = ts_vec(ctx, CT_F64, n, v);
+    cr_assert(t != NULL, "no leaf: %s", ct_error_get(ctx)->text);
+    cr_assert(n_owned < TS_LEN(owned), "more leaves than engine.c has room for");
+    owned[n_owned++] = t;
+    return t;
+}
+
+ct_tensor *wanting(int64_t n, const double *v)
+{
+    return ts_param(ctx, leaf(n, v));
+}
+
+ct_tensor *total(ct_tensor *t)
+{
+    return ct_sum(t, NULL, 0, false);
+}

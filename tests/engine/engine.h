@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the engine's tests share: one context per test, in f64, and short ways to say things. */
+#ifndef TESTS_ENGINE_ENGINE_H
+#define TESTS_ENGINE_ENGINE_H
+
+#include "support.h"
+#include <criterion/criterion.h>
+
+extern ct_ctx *ctx;
+
+void engine_open(void);
+void engine_close(void); /* also: no error is pending, nothing of the tape is left */
+
+/* Each file's suite: TestSuite(leaves, .init = engine_open, .fini = engine_close). */
+
+/* A leaf of a scope that lives as long as the test. */
+ct_tensor *leaf(int64_t n, const double *v);
+ct_tensor *wanting(int64_t n, const double *v); /* the same, requiring grad */
+#define V(...) TS_LEN(((const double[]){__VA_ARGS__})), (const double[]){__VA_ARGS__}
+#define LEAF(...) leaf(V(__VA_ARGS__))
+#define WANTING(...) wanting(V(__VA_ARGS__))
+
+/* The values of t. */
+#define EXPECT_VALUES(what, t, ...) \
+    ts_expect_values((what), ctx, (t), V(__VA_ARGS__), (ts_tol){1e-12, 1e-14})
+#define OK(call) cr_assert(!(call), "%s: %s", #call, ct_error_get(ctx)->text)
+
+ct_tensor *total(ct_tensor *t); /* ct_sum over all */
+
+#endif
