@@ -3,7 +3,7 @@
 #ifndef TESTS_ENGINE_ENGINE_H
 #define TESTS_ENGINE_ENGINE_H
 
-#include "support.h"
+#include "support/support.h"
 #include <criterion/criterion.h>
 
 extern ct_ctx *ctx;

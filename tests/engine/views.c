@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 TestSuite(views, .init = engine_open, .fini = engine_close);
+TestSuite(versions, .init = engine_open, .fini = engine_close);
 
 static ct_tensor *matrix(void)
 {

@@ -2,7 +2,7 @@
 /* Prints every op and its cases as JSON: what make.py reads. `--dump-cases` is taken and means that. */
 #include "base/json.h"
 #include "base/mem.h"
-#include "support.h"
+#include "support/support.h"
 #include <stdio.h>
 
 static void put_case(cti_jw *w, const ct_case *c)

@@ -45,6 +45,41 @@ def cross_entropy(i, a):
                            reduction=REDUCTIONS[int(a[0])])
 
 
+def batch_norm(i, a):
+    training = bool(a[0]) or i[3] is None  # nn.BatchNorm's rule
+    return F.batch_norm(i[0], i[3], i[4], i[1], i[2], training, a[1], a[2])
+
+
+def conv2d(i, a):
+    padding = "same" if a[7] else tuple(ints(a, 2, 2))
+    return F.conv2d(i[0], i[1], i[2], tuple(ints(a, 0, 2)), padding, tuple(ints(a, 4, 2)), int(a[6]))
+
+
+def max_pool2d(i, a):
+    stride = [s or k for s, k in zip(ints(a, 2, 2), ints(a, 0, 2))]
+    return F.max_pool2d(i[0], ints(a, 0, 2), stride, ints(a, 4, 2), ints(a, 6, 2), bool(a[8]))
+
+
+def avg_pool2d(i, a):
+    stride = [s or k for s, k in zip(ints(a, 2, 2), ints(a, 0, 2))]
+    return F.avg_pool2d(i[0], ints(a, 0, 2), stride, ints(a, 4, 2), bool(a[8]), bool(a[9]))
+
+
+def reshape(i, a):
+    return [lambda: i[0].reshape(ints(a, 2, a[1])), lambda: i[0].flatten(int(a[1]), int(a[2])),
+            lambda: i[0].squeeze(int(a[1])), lambda: i[0].unsqueeze(int(a[1]))][int(a[0])]()
+
+
+def permute(i, a):
+    return i[0].transpose(int(a[1]), int(a[2])) if a[0] < 0 else i[0].permute(ints(a, 1, a[0]))
+
+
+def clone(i, a):
+    x = i[0].transpose(-1, -2) if a[1] else i[0]
+    return [lambda: x.clone(), lambda: x.contiguous(),
+            lambda: x.contiguous(memory_format=torch.channels_last)][int(a[0])]()
+
+
 OPS = {
     "add": lambda i, a: i[0] + i[1],
     "sub": lambda i, a: i[0] - i[1],
@@ -68,9 +103,24 @@ OPS = {
     "mean": lambda i, a: over(torch.mean, i[0], a),
     "amax": lambda i, a: over(torch.amin if a[5] else torch.amax, i[0], a),
     "argmax": lambda i, a: i[0].argmax(int(a[0]), keepdim=bool(a[1])),
+    "reshape": reshape,
+    "permute": permute,
+    "expand": lambda i, a: i[0].expand(ints(a, 1, a[0])),
+    "narrow": lambda i, a: i[0].narrow(int(a[0]), int(a[1]), int(a[2])),
+    "cat": lambda i, a: torch.cat([x for x in i if x is not None], int(a[0])),
+    "clone": clone,
+    "cast": lambda i, a: i[0].to(CT_DTYPES[int(a[0])]),
     "matmul": lambda i, a: i[0] @ i[1],
     "linear": lambda i, a: F.linear(i[0], i[1], i[2]),
+    "conv2d": conv2d,
+    "max_pool2d": max_pool2d,
+    "avg_pool2d": avg_pool2d,
+    "adaptive_avg_pool2d": lambda i, a: F.adaptive_avg_pool2d(i[0], ints(a, 0, 2)),
+    "batch_norm": batch_norm,
+    "softmax": lambda i, a: F.softmax(i[0], int(a[0])),
+    "log_softmax": lambda i, a: F.log_softmax(i[0], int(a[0])),
     "cross_entropy": cross_entropy,
+    "mse_loss": lambda i, a: F.mse_loss(i[0], i[1], reduction=REDUCTIONS[int(a[0])]),
 }
 
 

@@ -4,7 +4,7 @@
 #ifndef TESTS_OPS_HARNESS_H
 #define TESTS_OPS_HARNESS_H
 
-#include "support.h"
+#include "support/support.h"
 
 typedef enum h_check {
     H_GOLDEN,  /* values and gradients are PyTorch's, f64 and f32 */
