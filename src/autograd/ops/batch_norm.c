@@ -26,9 +26,6 @@ static int check_channels(cti_node *n)
             return cti_op_fail(n, CT_ESHAPE, "%s %s must be [%lld], as x %s has %lld channels",
                                names[i], cti_shape_str(v, s, sizeof s), (long long)x->shape[1],
                                cti_shape_str(x, t, sizeof t), (long long)x->shape[1]);
-        if (v && i >= IN_MEAN && v->shape[0] > 1 && v->stride[0] != 1)
-            return cti_op_fail(n, CT_EINVAL, "%s must be contiguous: it is updated in place",
-                               names[i]);
     }
     if (!cti_x(n, IN_MEAN) != !cti_x(n, IN_VAR))
         return cti_op_fail(n, CT_EINVAL, "running_mean and running_var: give both or none");

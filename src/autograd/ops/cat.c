@@ -79,7 +79,7 @@ static const ct_case cases[] = {
 static ct_tensor *call(ct_tensor *const *in, const ct_case *c)
 {
     int n = 0;
-    while (n < CT_CASE_MAX_IN && in[n])
+    while (n < CT_CASE_MAX_IN && c->in[n].kind != CT_IN_NONE)
         n++;
     return ct_cat(in, n, (int)c->arg[0]);
 }
