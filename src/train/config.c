@@ -141,7 +141,7 @@ static void bad_choice(reader *r, const char *place, const cti_key *k, const cha
             *rest++ = '\0';
         consider(&g, value, "", w, 0);
     }
-    char hint[80] = "";
+    char hint[300] = "";
     if (g.name)
         snprintf(hint, sizeof hint, "; did you mean '%s'?", g.name);
     mistake(r, place, "[%s] %s = %s: allowed: %s%s", k->section, k->name, value, shown, hint);
