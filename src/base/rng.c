@@ -31,6 +31,14 @@ void cti_rng_words(cti_rng_key key, uint32_t c0, uint32_t c1, uint32_t c2, uint3
         out[i] = r.v[i];
 }
 
+/* MurmurHash3's finalizer: each bit of x reaches each bit of the result. */
+static uint32_t mix(uint32_t x)
+{
+    x = (x ^ (x >> 16)) * 0x85ebca6bu;
+    x = (x ^ (x >> 13)) * 0xc2b2ae35u;
+    return x ^ (x >> 16);
+}
+
 uint64_t cti_permute(cti_rng_key key, uint32_t epoch, uint64_t n, uint64_t k)
 {
     int half = 4; /* bits of one side; both cover n, and 8 bits at least, to mix well */
@@ -42,14 +50,15 @@ uint64_t cti_permute(cti_rng_key key, uint32_t epoch, uint64_t n, uint64_t k)
     while (half < 32 && (n - 1) >> (2 * half))
         half++;
     mask = half == 32 ? UINT32_MAX : ((uint32_t)1 << half) - 1;
+    /* Philox makes the keys of the rounds; inside a round a cheap mixer is enough. */
+    cti_rng_words(key, epoch, 0, 0, PERMUTE_COUNTER, w);
     /* A walk along the cycle of k ends inside 0..n-1 since k is inside; fewer than four steps on
      * average once n is above 64. */
     do {
         left = (uint32_t)(k >> half);
         right = (uint32_t)(k & mask);
         for (uint32_t round = 0; round < PERMUTE_ROUNDS; round++) {
-            cti_rng_words(key, right, epoch, round, PERMUTE_COUNTER, w);
-            uint32_t next = left ^ (w[0] & mask);
+            uint32_t next = left ^ (mix(mix(right + w[round & 3]) ^ (w[(round + 1) & 3] + round)) & mask);
             left = right;
             right = next;
         }
