@@ -82,7 +82,7 @@ int cti_error_prefix(ct_error *err, const char *fmt, ...)
     n = strlen(text);
     if ((size_t)snprintf(text + n, sizeof text - n, ": %s", err->text) >= sizeof text - n)
         drop_partial_character(text);
-    memcpy(err->text, text, sizeof text);
+    memcpy(err->text, text, strlen(text) + 1);
     return err->code;
 }
 

@@ -97,7 +97,7 @@ static int read_file(cti_mem *m, const char *path, int code_if_missing, size_t l
                      size_t *bytes, ct_error *err)
 {
     struct stat st;
-    int fd, r;
+    int fd = -1, r;
 
     if ((r = open_read(path, code_if_missing, &fd, &st, err)) < 0)
         return r;
@@ -195,7 +195,7 @@ static int inflate_some(inflater *f, int *zr, ct_error *err)
 /* All members; gzip's own tool pads with zeros to whole blocks on tapes, so those may follow. */
 static int inflate_members(inflater *f, ct_error *err)
 {
-    int r, zr;
+    int r, zr = Z_OK;
 
     for (;;) {
         do {
@@ -328,7 +328,7 @@ static int sync_close(int fd, const char *path, int r, ct_error *err)
 
 int cti_file_write(const char *path, const void *data, size_t bytes, ct_error *err)
 {
-    int fd, r;
+    int fd = -1, r;
 
     if ((r = open_write(path, &fd, err)) < 0)
         return r;
@@ -457,7 +457,7 @@ int cti_file_hash(const char *path, uint64_t *hash, uint64_t *bytes, ct_error *e
     uint64_t total = 0;
     struct stat st;
     ssize_t n;
-    int fd, r;
+    int fd = -1, r;
 
     if ((r = open_read(path, 0, &fd, &st, err)) < 0)
         return r;

@@ -38,7 +38,9 @@ static int peek(const scanner *s)
 
 static void skip_blanks(scanner *s)
 {
-    while (s->at < s->n && memchr(" \t\r\n", s->text[s->at], 4))
+    int c;
+
+    while ((c = peek(s)) == ' ' || c == '\t' || c == '\n' || c == '\r')
         s->at++;
 }
 

@@ -306,20 +306,21 @@ Test(base_ini, wrong_quotes_are_reported)
 {
     MISTAKES("a = \"x\" y",
              "1:9: text after the closing quote: quote the whole value, with \\\" inside\n", "");
-    MISTAKES(
-        "a = \"x\\qy\"",
-        "1:7: unknown escape: a backslash and 'q'; in quotes there are \\\" \\\\ \\n \\t \\r \\xHH\n",
-        "");
+    MISTAKES("a = \"x\\qy\"",
+             "1:7: unknown escape: a backslash and 'q'; in quotes there are "
+             "\\\" \\\\ \\n \\t \\r \\xHH\n",
+             "");
     MISTAKES(
         "a = \"x\\",
         "1:7: unknown escape: a backslash and the end of the line; in quotes there are \\\" \\\\ "
         "\\n \\t \\r \\xHH\n",
         "");
-    MISTAKES(
-        "a = \"\\x00\"\nb = \"\\x1\"",
-        "1:6: unknown escape: a backslash and 'x'; in quotes there are \\\" \\\\ \\n \\t \\r \\xHH\n"
-        "2:6: unknown escape: a backslash and 'x'; in quotes there are \\\" \\\\ \\n \\t \\r \\xHH\n",
-        "");
+    MISTAKES("a = \"\\x00\"\nb = \"\\x1\"",
+             "1:6: unknown escape: a backslash and 'x'; in quotes there are "
+             "\\\" \\\\ \\n \\t \\r \\xHH\n"
+             "2:6: unknown escape: a backslash and 'x'; in quotes there are "
+             "\\\" \\\\ \\n \\t \\r \\xHH\n",
+             "");
 }
 
 Test(base_ini, bytes_that_no_text_has_are_reported)
