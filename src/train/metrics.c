@@ -200,6 +200,8 @@ static void read_end(const char *line, size_t n, cti_end *end)
             end->val_loss = NAN;
         if (!cti_json_f64(cti_json_get(j, "val_acc"), &end->val_acc))
             end->val_acc = NAN;
+        end->has_best = cti_json_f64(cti_json_get(j, "best"), &end->best) &&
+                        cti_json_i64(cti_json_get(j, "best_step"), &end->best_step);
     }
     cti_json_free(j);
 }

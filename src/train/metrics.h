@@ -31,7 +31,9 @@ typedef struct cti_end {
     bool there;
     char status[16]; /* "done", "early_stop", "interrupted", "nonfinite", "failed" */
     int64_t step, epoch;
-    double train_loss, val_loss, val_acc;
+    double train_loss, val_loss, val_acc, best;
+    bool has_best;
+    int64_t best_step;
 } cti_end;
 
 /* Keeps what an uninterrupted run had written when the checkpoint of `step` was complete: all up to the

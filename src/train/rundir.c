@@ -138,48 +138,49 @@ int cti_rundir_locate(cti_mem *m, const char *path, const char *pointer, const c
     return cti_path(checkpoint, CTI_PATH_CAP, err, "%s/%s", folder, name);
 }
 
-static int find_named(cti_mem *m, const char *path, const cti_say *say, cti_target *out, ct_error *err)
+static int find_named(const char *path, cti_target *out, ct_error *err)
 {
-    char checkpoint[CTI_PATH_CAP], *real, *slash;
+    char *real, *slash;
     int64_t step;
-    int r;
 
-    if ((r = cti_rundir_locate(m, path, "last", say, out->dir, checkpoint, err)) < 0)
-        return r;
-    real = realpath(checkpoint, NULL);
+    if (!cti_path_is_dir(path))
+        return cti_fail(err, CT_EDATA, "nothing to resume: there is no directory %s", path);
+    real = realpath(path, NULL);
     slash = real ? strrchr(real, '/') : NULL;
-    if (!out->dir[0] || !slash || !cti_ckpt_step(slash + 1, &step))
-        r = cti_fail(err, CT_EDATA,
-                     "%s is a checkpoint, but not one in the checkpoints/ of a run directory; to begin a "
-                     "new run with its weights set model.init to its model.safetensors",
-                     path);
-    else
+    if (slash && cti_ckpt_step(slash + 1, &step)) {
         memcpy(out->checkpoint, slash + 1, strlen(slash + 1) + 1);
+        parent_of(path, out->dir);
+        parent_of(out->dir, out->dir);
+        if (!has_file(out->dir, "config.ini"))
+            out->dir[0] = '\0';
+    } else if (slash && cti_path_is_dir(real) && has_file(real, "checkpoints") && strlen(real) < 1024) {
+        snprintf(out->dir, sizeof out->dir, "%s", real);
+        snprintf(out->pointer, sizeof out->pointer, "last");
+    }
     free(real);
-    if (r == CT_OK)
-        r = cti_ckpt_verify(m, checkpoint, err);
-    out->resume = r == CT_OK;
-    return r;
+    if (!out->dir[0])
+        return cti_fail(err, CT_EDATA,
+                        "%s is neither a run directory nor a checkpoint in the checkpoints/ of one; to "
+                        "begin a new run with a checkpoint's weights, set model.init to its "
+                        "model.safetensors",
+                        path);
+    return CT_OK;
 }
 
-/* In out->dir. Falls back to a new start only when no place was named. */
-static int find_pointed(cti_mem *m, const char *pointer, const cti_say *say, cti_target *out, ct_error *err)
+static int nothing_to_resume(const ct_config *config, const char *from, const cti_say *say,
+                             cti_target *out, ct_error *err)
 {
-    char folder[CTI_PATH_CAP];
-    ct_error why = {0};
-    int r;
+    const char *name = ct_config_get(config, "run", "name");
+    char what[1100];
 
-    if ((r = cti_path(folder, sizeof folder, err, "%s/checkpoints", out->dir)) < 0)
-        return r;
-    if (cti_ckpt_any(m, folder)) {
-        r = cti_ckpt_find(m, folder, pointer ? pointer : "last", say, out->checkpoint, err);
-        out->resume = r == CT_OK;
-        return r;
-    }
-    if (pointer)
-        return cti_fail(err, CT_EDATA, "%s has no checkpoint to resume from", out->dir);
-    (void)why;
-    cti_tell(say, CT_LOG_WARN, "%s has no checkpoint yet: starting from the beginning", out->dir);
+    if (out->dir[0])
+        snprintf(what, sizeof what, "there is no directory %s", out->dir);
+    else
+        snprintf(what, sizeof what, "runs/ has no run named '%.200s'", name ? name : "");
+    if (from)
+        return cti_fail(err, CT_EDATA, "nothing to resume: %s", what);
+    cti_tell(say, CT_LOG_WARN, "nothing to resume: %s; starting from the beginning", what);
+    out->resume = false;
     return CT_OK;
 }
 
@@ -191,23 +192,17 @@ int cti_target_find(cti_mem *m, const ct_config *config, const ct_run_opts *opts
     char folder[CTI_PATH_CAP];
     int r;
 
-    *out = (cti_target){.resume = false};
+    *out = (cti_target){.resume = opts->resume, .named = opts->resume && from};
     if (opts->resume && !pointer)
-        return find_named(m, from, say, out, err);
+        return find_named(from, out, err);
     if ((r = configured_dir(config, out->dir, err)) < 0)
         return r;
-    if (opts->resume && !out->dir[0] && (r = newest_run(m, config, out->dir, err)) < 0)
-        return r;
-    if (opts->resume && out->dir[0] && cti_path_is_dir(out->dir))
-        return find_pointed(m, from, say, out, err);
     if (opts->resume) {
-        const char *name = ct_config_get(config, "run", "name");
-        if (from)
-            return cti_fail(err, CT_EDATA, "nothing to resume: there is no run directory %s%s",
-                            out->dir[0] ? out->dir : "runs/", out->dir[0] ? "" : name);
-        cti_tell(say, CT_LOG_WARN,
-                 "nothing to resume: there is no run '%s' in %s; starting from the beginning", name,
-                 out->dir[0] ? out->dir : "runs/");
+        snprintf(out->pointer, sizeof out->pointer, "%s", from ? from : "last");
+        if (!out->dir[0] && (r = newest_run(m, config, out->dir, err)) < 0)
+            return r;
+        if (!out->dir[0] || !cti_path_is_dir(out->dir))
+            return nothing_to_resume(config, from, say, out, err);
         return CT_OK;
     }
     if (!out->dir[0])
@@ -219,6 +214,27 @@ int cti_target_find(cti_mem *m, const ct_config *config, const ct_run_opts *opts
                         "%s holds a run with checkpoints; go on with it by --resume, or choose another "
                         "run.dir",
                         out->dir);
+    return CT_OK;
+}
+
+int cti_target_checkpoint(cti_mem *m, const cti_say *say, cti_target *target, ct_error *err)
+{
+    char folder[CTI_PATH_CAP], path[CTI_PATH_CAP];
+    int r;
+
+    if ((r = cti_path(folder, sizeof folder, err, "%s/checkpoints", target->dir)) < 0)
+        return r;
+    if (target->checkpoint[0]) {
+        if ((r = cti_path(path, sizeof path, err, "%s/%s", folder, target->checkpoint)) < 0)
+            return r;
+        return cti_ckpt_verify(m, path, err);
+    }
+    if (cti_ckpt_any(m, folder))
+        return cti_ckpt_find(m, folder, target->pointer, say, target->checkpoint, err);
+    if (target->named)
+        return cti_fail(err, CT_EDATA, "%s has no checkpoint to resume from", target->dir);
+    cti_tell(say, CT_LOG_WARN, "%s has no checkpoint yet: starting from the beginning", target->dir);
+    target->resume = false;
     return CT_OK;
 }
 
