@@ -283,9 +283,9 @@ static int which_arg(cti_layers *p, const cti_layer_spec *s, int position, bool 
                     return i;
                 nearest(word, s->arg[i].name, &best, &who);
             }
-            cti_layers_fail(p, from, "no argument '%s'%s%s%s in %s", word,
-                            who ? "; did you mean '" : "", who ? who : "", who ? "'" : "",
-                            signature(s, sig, sizeof sig));
+            cti_layers_fail(p, from, "no argument '%s' in %s%s%s%s", word,
+                            signature(s, sig, sizeof sig), who ? "; did you mean '" : "",
+                            who ? who : "", who ? "'?" : "");
             return -1;
         }
     }
@@ -384,8 +384,8 @@ static const cti_layer_spec *find_layer(cti_layers *p, const char *name)
         n += (size_t)snprintf(all + n, n < sizeof all ? sizeof all - n : 0, "%s, ", s->name);
     }
     nearest(name, "residual", &best, &who);
-    cti_layers_fail(p, p->layer_at, "unknown layer '%s'%s%s%s; there are %sresidual", name,
-                    who ? "; did you mean '" : "", who ? who : "", who ? "'" : "", all);
+    cti_layers_fail(p, p->layer_at, "unknown layer '%s'; %s%s%sthere are %sresidual", name,
+                    who ? "did you mean '" : "", who ? who : "", who ? "'? " : "", all);
     return NULL;
 }
 
