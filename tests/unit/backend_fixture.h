@@ -124,4 +124,15 @@ static inline int64_t overwritten_gaps(const ct_view *v)
     return gaps - seen;
 }
 
+enum { GUARD = 4096 }; /* bytes of 0xff after a workspace: a library's own code has no sanitizer */
+
+static inline bool untouched(const void *workspace, size_t bytes)
+{
+    const unsigned char *p = (const unsigned char *)workspace + bytes;
+    for (int i = 0; i < GUARD; i++)
+        if (p[i] != 0xff)
+            return false;
+    return true;
+}
+
 #endif

@@ -98,10 +98,11 @@ static int run(fixture *f, ct_matmul_args *a)
     int rc = f->be->matmul->workspace(f->s, a, &bytes);
     if (rc)
         return rc;
-    a->workspace = f->be->mem->alloc(f->s, bytes ? bytes : 1);
-    if (!a->workspace)
-        return CT_ENOMEM;
+    a->workspace = f->be->mem->alloc(f->s, bytes + GUARD);
+    cr_assert_not_null(a->workspace);
+    memset(a->workspace, 0xff, bytes + GUARD);
     rc = f->be->matmul->matmul(f->s, a);
+    cr_assert(untouched(a->workspace, bytes));
     f->be->mem->free(f->s, a->workspace);
     a->workspace = NULL;
     return rc;
