@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Errors: the first one stays, acting calls stop, what the texts say. Contexts side by side. */
+#define _POSIX_C_SOURCE 200809L
 #include "engine.h"
 
 #include <pthread.h>

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One Criterion test per op, and the table of what was checked. CT_OP=relu runs one op, CT_CHECK=diff one
  * check. */
+#define _POSIX_C_SOURCE 200809L
 #include "harness.h"
 
 #include <criterion/criterion.h>

@@ -275,7 +275,8 @@ void h_check_steady(harness *h)
     h_data d = h_data_random(h, h->c);
     for (int f32 = 0; f32 < 2; f32++) {
         ct_dtype dtype = f32 ? CT_F32 : CT_F64;
-        ct_ctx *ctx = ts_ctx(dtype, false);
+        ct_ctx **keep = f32 ? &h->cached_f32 : &h->cached_f64;
+        ct_ctx *ctx = *keep ? *keep : (*keep = ts_ctx(dtype, false));
         ct_counters was = {0};
         for (int k = 0; k < 8; k++) {
             h_result r;
@@ -289,7 +290,6 @@ void h_check_steady(harness *h)
                  ct_dtype_name(dtype), (long long)(is.allocs - was.allocs));
         h_expect(h, is.primitives == was.primitives, "%s: %lld primitives in 5 steady repetitions",
                  ct_dtype_name(dtype), (long long)(is.primitives - was.primitives));
-        ct_ctx_free(ctx);
     }
     h_data_free(&d);
 }

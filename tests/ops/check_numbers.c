@@ -213,7 +213,7 @@ static bool enlarge(const ct_case *c, int way, ct_case *out)
             in->classes = in->classes > 1 ? 4 * in->classes + 3 : in->classes;
         n = numel > n ? numel : n;
     }
-    return n > 0 && n <= 60000 && memcmp(out->in, c->in, sizeof(c->in)) != 0;
+    return n > 0 && n <= 20000 && memcmp(out->in, c->in, sizeof(c->in)) != 0;
 }
 
 static bool accepts(harness *h, const ct_case *c)

@@ -27,6 +27,8 @@ void h_open(harness *h, const ct_op *op, bool quiet)
 void h_close(harness *h)
 {
     ts_golden_close(h->golden);
+    ct_ctx_free(h->cached_f32);
+    ct_ctx_free(h->cached_f64);
     ct_ctx_free(h->f32);
     ct_ctx_free(h->f64);
 }
@@ -65,7 +67,7 @@ static void breadcrumb(const harness *h)
     FILE *f = fopen(h->log, "a");
     if (!f)
         return;
-    fprintf(f, "at %s\t%s\t%s\n", h->op->name, h_check_names[h->check], h->c ? h->c->name : "-");
+    fprintf(f, "at\t%s\t%s\t%s\n", h->op->name, h_check_names[h->check], h->c ? h->c->name : "-");
     fclose(f);
 }
 

@@ -30,6 +30,7 @@ typedef struct harness {
     const ct_case *c; /* the case in hand */
     h_check check;    /* the check in hand */
     ct_ctx *f64, *f32; /* contexts without caches */
+    ct_ctx *cached_f64, *cached_f32; /* with; made when needed */
     ts_golden *golden; /* NULL: none; golden_msg says why */
     char golden_msg[256];
     int done[H_CHECKS], failed[H_CHECKS];

@@ -249,7 +249,7 @@ bool h_run(const harness *h, ct_ctx *ctx, h_data *d, ct_dtype dtype, h_layout la
               h_leaves_make(ctx, d, dtype, layout, wants, &l) && collect(h, ctx, d, &l, out);
     out->code = ct_error_code(ctx);
     if (!ok && !out->msg[0])
-        snprintf(out->msg, sizeof(out->msg), "%s: %s", ct_status_name(out->code),
+        snprintf(out->msg, sizeof(out->msg), "%s: %.440s", ct_status_name(out->code),
                  ct_error_get(ctx)->text);
     ct_error_clear(ctx);
     if (ct_scope_end(ctx)) {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Random inputs by kind, contexts, temporary folders. */
+#define _POSIX_C_SOURCE 200809L
 #include "support.h"
 
 #include "base/file.h"
