@@ -9,8 +9,8 @@ typedef struct problem {
     uint64_t seed;
 } problem;
 
-/* Strides of [batch.., rows, cols]: rows or columns contiguous, with a gap after each line; the batch
- * outside, or (`heads`) the innermost batch dimension between rows and columns; 0 where broadcast. */
+/* Strides of [batch.., rows, cols]: rows or columns contiguous, with a gap after each line; batch
+ * outside, or (`heads`) the innermost batch dimension between rows and columns; 0: broadcast. */
 static void lay_out(ct_view *v, bool transposed, int64_t gap, bool heads, unsigned broadcast)
 {
     const int nd = v->ndim, outer = transposed ? nd - 1 : nd - 2,

@@ -6,7 +6,7 @@
 #include "backend/backend.h"
 #include "base/error.h"
 
-/* Work on fewer elements than this enters no parallel region: the region costs more than it saves. */
+/* Work on fewer elements enters no parallel region: the region costs more than it saves. */
 #define CTI_CPU_SMALL 16384
 
 struct cti_dnnl; /* dnnl.h */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The seam over oneDNN 2.x and 3.x: f32 primitives by key, cached with their memory objects and
- * arguments, so that a steady call looks up, swaps pointers and executes. Only dnnl.c sees oneDNN. */
+ * arguments, so a steady call looks up, swaps pointers and executes. Only dnnl.c sees oneDNN. */
 #ifndef BACKEND_CPU_DNNL_H
 #define BACKEND_CPU_DNNL_H
 
@@ -53,7 +53,7 @@ size_t cti_dnnl_workspace(const cti_dnnl_op *op);
 const char *cti_dnnl_impl(
     const cti_dnnl_op *op); /* the implementation's name, for tests and reports */
 
-/* What the four pointers of cti_dnnl_run are: matmul a, b, bias, y; convolution x, w, bias, y. Bias is
+/* The pointers of cti_dnnl_run: matmul a, b, bias, y; convolution x, w, bias, y. Bias is
  * NULL when the key has none. */
 typedef struct cti_dnnl_data {
     void *in, *w, *bias, *out;

@@ -118,7 +118,7 @@ static int64_t batches(const cti_dnnl_matmul *p)
 
 /* ---- f32 ---- */
 
-/* An operand whose matrices overlap themselves (rows broadcast) is copied out: oneDNN takes none. */
+/* An operand whose matrices overlap themselves (rows broadcast) is copied: oneDNN takes none. */
 typedef struct dense_copy {
     bool needed;
     ct_view to; /* data is set when the workspace is there */
