@@ -53,7 +53,7 @@ static int run_f32(ct_stream *s, ct_conv_pass pass, const ct_conv_args *a)
 
 /* ---- f64: forward and backward data ----
  * Both are sums over taps of (pixels x channels) by (channels x channels), out of the `source`
- * image into the `target` image; they differ in which pixel a tap reads and how weights are packed. */
+ * image into the `target` image; they differ in the pixel a tap reads and in the packing. */
 typedef struct sum_over_taps {
     const double *source;
     double *target;
