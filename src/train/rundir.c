@@ -384,7 +384,7 @@ int cti_rundir_write_env(cti_mem *m, const cti_rundir *rd, const ct_build_info *
     if (!text)
         r = cti_fail(err, CT_ENOMEM, "out of memory for env.json");
     else if ((r = cti_path(path, sizeof path, err, "%s/env.json", rd->dir)) == CT_OK)
-        r = cti_file_write_atomic(path, text, n, err);
+        r = cti_file_write_atomic(path, text, n, err); /* one object, no final newline */
     cti_jw_free(w);
     return r;
 }

@@ -249,7 +249,7 @@ static bool fits(const cti_st_entry *e, const ct_tensor *t)
 
 static void add_misfit(name_list *l, const cti_st_entry *e, const ct_tensor *t)
 {
-    char in_file[96], here[96], detail[200];
+    char in_file[96], here[96], detail[240];
 
     shape_text(in_file, sizeof in_file, e->dtype, e->ndim, e->shape);
     shape_text(here, sizeof here, ct_tensor_dtype(t), ct_tensor_ndim(t), ct_tensor_shape(t));

@@ -255,7 +255,7 @@ int cti_st_parse(cti_mem *m, const void *data, size_t bytes, const char *what, c
                  ct_error *err)
 {
     const unsigned char *p = data;
-    size_t header;
+    size_t header = 0;
     int r, n;
 
     *out = (cti_st){.mem = m};
