@@ -230,6 +230,7 @@ def schedules():
                                   base_momentum=.8, max_momentum=.9)),
         ("onecycle_no_warmup", 12, dict(pct_start=0.0)),
         ("onecycle_late", 20, dict(pct_start=.93)),
+        ("onecycle_half_a_step", 10, dict(pct_start=.05)),
         ("onecycle_no_momentum", 15, dict(cycle_momentum=False)),
     ]:
         put(f"schedule/{name}", run(lambda o: one(o, max_lr=.3, total_steps=total, **kw), total,
