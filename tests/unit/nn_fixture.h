@@ -65,4 +65,42 @@ static inline void expect_names(ct_module *m, const char *want)
     cr_expect_str_eq(got, want, "got  \"%s\"\nwant \"%s\"", got, want);
 }
 
+/* One parameter p = 1 and its optimizer. */
+typedef struct one {
+    ct_ctx *ctx;
+    ct_named_tensor p;
+    ct_optim *o;
+} one;
+
+static inline ct_named_tensor named(const char *name, ct_tensor *t, bool is_buffer)
+{
+    ct_named_tensor n = {.tensor = t, .is_buffer = is_buffer};
+
+    strcpy(n.name, name);
+    return n;
+}
+
+static inline one open_one(void)
+{
+    one f = {.ctx = open_ctx(CT_F64)};
+
+    f.p = named("w", ts_param(f.ctx, ts_vec(f.ctx, CT_F64, 1, (double[]){1})), false);
+    return f;
+}
+
+static inline void close_one(one *f)
+{
+    ct_optim_free(f->o);
+    ct_tensor_release(f->p.tensor);
+    close_ctx(f->ctx);
+}
+
+static inline void set_grad(ct_ctx *ctx, ct_tensor *p, double g)
+{
+    ct_scope_begin(ctx, CT_SCOPE_NO_GRAD);
+    ct_tensor *t = ct_affine(ct_detach(p), 0, g);
+    cr_assert_eq(ct_tensor_set_grad(ctx, p, t), CT_OK, "%s", ct_error_get(ctx)->text);
+    ct_scope_end(ctx);
+}
+
 #endif
