@@ -247,6 +247,8 @@ static int take_train_loss(cti_trainer *t)
         return r;
     s->train_loss =
         (s->since_eval_loss + s->interval_loss) / (s->since_eval_weight + s->interval_weight);
+    if (isnan(s->train_loss)) /* without the sign that 0/0 gives */
+        s->train_loss = NAN;
     s->since_eval_loss = -s->interval_loss;
     s->since_eval_weight = -s->interval_weight;
     return CT_OK;
@@ -269,6 +271,8 @@ int cti_evaluate_now(cti_trainer *t)
     s->val_acc = scores.accuracy;
     log_eval(t, &scores, (cti_now_s() - begun) * 1e3);
     monitored = t->set.larger_is_better ? scores.accuracy : scores.loss;
+    if (!isfinite(scores.loss)) /* a net that gives NaN still gets some samples right */
+        monitored = NAN;
     better = cti_state_judge(s, monitored, t->set.larger_is_better, t->set.min_delta);
     cti_tell(&t->say, CT_LOG_INFO,
              "epoch %" PRId64 ", step %" PRId64 "/%" PRId64

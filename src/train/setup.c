@@ -161,34 +161,56 @@ static int check_output(cti_trainer *t, const ct_tensor *out, const ct_dataset_i
                     info->n_classes);
 }
 
-int cti_check_model(cti_trainer *t, ct_dataset *ds)
+/* A batch of zeros of `n` samples: shapes alone matter. */
+static int make_zeros(cti_trainer *t, const ct_dataset_info *info, int64_t n, void *field[])
 {
-    const ct_dataset_info *info = ct_dataset_get_info(ds);
-    int64_t n = info->count < 2 ? info->count : 2;
-    void *field[CT_MAX_FIELDS] = {0};
-    cti_feed feed;
-    ct_tensor *x, *y;
-    int r = CT_OK;
-
-    if (info->n_classes <= 0)
-        return cti_fail(t->err, CT_ECONFIG, "[loss] cross_entropy needs classes, '%s' has none",
-                        info->name);
-    cti_feed_init(&feed, t->ctx, info);
-    for (int f = 0; f < info->n_fields && r == CT_OK; f++) {
+    for (int f = 0; f < info->n_fields; f++) {
         size_t bytes = ct_dtype_bytes(info->field[f].dtype) * (size_t)n;
         for (int d = 0; d < info->field[f].ndim; d++)
             bytes *= (size_t)info->field[f].shape[d];
-        field[f] = cti_alloc(t->mem, bytes, "model check"); /* zeros: shapes alone matter */
+        field[f] = cti_alloc(t->mem, bytes, "model check");
         if (!field[f])
-            r = cti_fail(t->err, CT_ENOMEM, "out of memory for a batch of %" PRId64, n);
+            return cti_fail(t->err, CT_ENOMEM, "out of memory for a batch of %" PRId64, n);
     }
+    return CT_OK;
+}
+
+/* In training mode the running statistics are put back. */
+static int forward_checked(cti_trainer *t, ct_tensor *x, const ct_dataset_info *info, int64_t n,
+                           bool training)
+{
+    ct_tensor **before = cti_alloc(t->mem, (size_t)(t->n_params + 1) * sizeof(ct_tensor *), "check");
+    int r;
+
+    if (!before)
+        return cti_fail(t->err, CT_ENOMEM, "out of memory");
+    for (int i = 0; i < t->n_params && training; i++)
+        if (t->params[i].is_buffer)
+            before[i] = ct_clone(t->params[i].tensor);
+    ct_module_train(t->model, training);
+    r = check_output(t, ct_module_forward(t->model, x), info, n);
+    ct_module_train(t->model, true);
+    for (int i = 0; i < t->n_params; i++)
+        if (before[i] && ct_tensor_copy(t->ctx, t->params[i].tensor, before[i]) < 0 && r == CT_OK)
+            r = cti_take_setup(t);
+    cti_free(t->mem, before);
+    return r;
+}
+
+static int try_model(cti_trainer *t, const ct_dataset_info *info, int64_t n, bool training)
+{
+    void *field[CT_MAX_FIELDS] = {0};
+    cti_feed feed;
+    ct_tensor *x, *y;
+    int r;
+
+    cti_feed_init(&feed, t->ctx, info);
+    r = make_zeros(t, info, n, field);
     if (r == CT_OK && (cti_feed_put(&feed, field, n, &x, &y) < 0 ||
-                       ct_scope_begin(t->ctx, CT_SCOPE_NO_GRAD) < 0))
+                       ct_scope_begin(t->ctx, CT_SCOPE_NO_GRAD) < 0)) {
         r = cti_take_setup(t);
-    else if (r == CT_OK) {
-        ct_module_train(t->model, false);
-        r = check_output(t, ct_module_forward(t->model, x), info, n);
-        ct_module_train(t->model, true);
+    } else if (r == CT_OK) {
+        r = forward_checked(t, x, info, n, training);
         if (ct_scope_end(t->ctx) < 0 && r == CT_OK)
             r = cti_take_setup(t);
     }
@@ -196,6 +218,16 @@ int cti_check_model(cti_trainer *t, ct_dataset *ds)
     for (int f = 0; f < CT_MAX_FIELDS; f++)
         cti_free(t->mem, field[f]);
     return r;
+}
+
+int cti_check_model(cti_trainer *t, ct_dataset *ds)
+{
+    const ct_dataset_info *info = ct_dataset_get_info(ds);
+
+    if (info->n_classes <= 0)
+        return cti_fail(t->err, CT_ECONFIG, "[loss] cross_entropy needs classes, '%s' has none",
+                        info->name);
+    return try_model(t, info, info->count < 2 ? info->count : 2, false);
 }
 
 /* ---- optimizer, schedule ---- */
@@ -310,6 +342,7 @@ static int check_batches(cti_trainer *t, const ct_dataset_info *info)
     int64_t size = t->set.batch_size, last = info->count % size;
     bool drop = cti_config_bool(t->config, "data", "drop_last");
     char where[300];
+    int r;
 
     cti_config_where(t->config, "data", "batch_size", where, sizeof where);
     if (size > info->count)
@@ -317,18 +350,18 @@ static int check_batches(cti_trainer *t, const ct_dataset_info *info)
                         "%s = %" PRId64 " is larger than the dataset: '%s' has %" PRId64
                         " training samples",
                         where, size, info->name, info->count);
-    if (!has_batch_norm(t->model))
+    if (!has_batch_norm(t->model) || (size > 1 && (last != 1 || drop)))
         return CT_OK;
-    if (size == 1 && info->field[0].ndim < 2)
-        return cti_fail(t->err, CT_ECONFIG,
-                        "%s = 1: batch norm needs more than one value per channel in training", where);
-    if (last == 1 && !drop && size > 1)
-        return cti_fail(t->err, CT_ECONFIG,
-                        "%s = %" PRId64 ": the last batch of each epoch would have 1 sample (%" PRId64
-                        " = %" PRId64 " x %" PRId64 " + 1), and batch norm needs more than one; set "
-                        "data.drop_last = true or another data.batch_size",
-                        where, size, info->count, info->count / size, size);
-    return CT_OK;
+    if ((r = try_model(t, info, 1, true)) == CT_OK) /* enough values per channel in one sample */
+        return CT_OK;
+    if (size == 1)
+        return cti_error_prefix(t->err, "%s = 1", where);
+    *t->err = (ct_error){0};
+    return cti_fail(t->err, CT_ECONFIG,
+                    "%s = %" PRId64 ": the last batch of each epoch would have 1 sample (%" PRId64
+                    " = %" PRId64 " x %" PRId64 " + 1), and batch norm needs more than one; set "
+                    "data.drop_last = true or another data.batch_size",
+                    where, size, info->count, info->count / size, size);
 }
 
 int64_t cti_total_steps(const cti_trainer *t)
@@ -355,7 +388,7 @@ int cti_setup(cti_trainer *t, int threads)
         return r;
     info = ct_dataset_get_info(t->data.train);
     if ((r = cti_make_context(t, threads)) < 0 || (r = cti_make_model(t, info)) < 0 ||
-        (r = check_batches(t, info)) < 0)
+        (r = cti_check_model(t, t->data.train)) < 0)
         return r;
-    return cti_check_model(t, t->data.train);
+    return check_batches(t, info);
 }

@@ -289,7 +289,7 @@ static int train(cti_trainer *t, ct_run_result *out)
     if (r == CT_OK)
         tell_end(t, out);
     else
-        cti_rundir_log(&t->run, CT_LOG_ERROR, t->err->text);
+        cti_rundir_log(&t->run, r == CT_EINTERRUPTED ? CT_LOG_WARN : CT_LOG_ERROR, t->err->text);
     return r;
 }
 
