@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Parts shared by elementwise ops: one input (attr: a ct_unary), two inputs that broadcast, and the sums
- * over broadcast dimensions that their gradients need. */
+/* Parts shared by elementwise ops: one input (attr: a ct_unary), two inputs that broadcast, and the
+ * sums over broadcast dimensions that their gradients need. */
 #include "autograd/op.h"
 #include "backend/scalar.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* adaptive_avg_pool2d - y[..., i, j] = mean over rows floor(i H / P) to ceil((i+1) H / P), columns alike.
- * Shape: [N,C,H,W] -> [N,C,P,Q]. Gradient: dy / cells of the window to each cell.
+/* adaptive_avg_pool2d - y[..., i, j] = mean over rows floor(i H / P) to ceil((i+1) H / P), columns
+ * alike. Shape: [N,C,H,W] -> [N,C,P,Q]. Gradient: dy / cells of the window to each cell.
  * Oracle: torch.nn.functional.adaptive_avg_pool2d. */
 #include "autograd/op.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* affine - y = mul x + add, with numbers. Shape: as x. Gradient: dx = mul dy; dy itself when mul is 1.
- * Oracle: torch's x * mul + add. */
+/* affine - y = mul x + add, with numbers. Shape: as x.
+ * Gradient: dx = mul dy; dy itself when mul is 1. Oracle: torch's x * mul + add. */
 #include "autograd/op.h"
 
 #include <math.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* amax - y = largest (amin: smallest) of x over `dims` (none: all); NaN wins. Shape: as sum's; there must be
- * an element to take. Gradient: dy shared evenly by the elements equal to y.
+/* amax - y = largest (amin: smallest) of x over `dims` (none: all); NaN wins. Shape: as sum's;
+ * there must be an element to take. Gradient: dy shared evenly by the elements equal to y.
  * Oracle: torch.amax, amin. */
 #include "autograd/op.h"
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* argmax - y = index (i64) along dim of the first largest element; NaN is largest. Shape: x's without dim, or
- * with 1 there (keepdim). No gradient: the output never requires one. Oracle: torch.argmax. */
+/* argmax - y = index (i64) along dim of the first largest element; NaN is largest. Shape: x's
+ * without dim, or with 1 there (keepdim). No gradient: the output never requires one. Oracle:
+ * torch.argmax. */
 #include "autograd/op.h"
 
 typedef struct attrs {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* avg_pool2d - y = mean of each window. Shape: as max_pool2d's. Divisor: with count_include_pad the window
- * clipped to the padded input (padding counts, what ceil_mode adds doesn't), else its real cells.
- * Gradient: dy / divisor to each cell. Oracle: torch.nn.functional.avg_pool2d. */
+/* avg_pool2d - y = mean of each window. Shape: as max_pool2d's. Divisor: with count_include_pad the
+ * window clipped to the padded input (padding counts, what ceil_mode adds doesn't), else its real
+ * cells. Gradient: dy / divisor to each cell. Oracle: torch.nn.functional.avg_pool2d. */
 #include "autograd/op.h"
 
 static int infer(cti_node *n)

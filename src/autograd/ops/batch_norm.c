@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* batch_norm - y = (x - mean) / sqrt(var + eps) * weight + bias, per channel (dimension 1).
- * Training: mean and biased variance of the batch; running <- (1 - m) running + m new, with the unbiased
- * variance. Evaluation: the running ones. Shape: x [N,C] or [N,C,...] -> as x; the others [C].
+ * Training: mean and biased variance of the batch; running <- (1 - m) running + m new, with the
+ * unbiased variance. Evaluation: the running ones.
+ * Shape: x [N,C] or [N,C,...] -> as x; the others [C].
  * Gradient: with the batch's statistics as functions of x (training), or constants (evaluation);
  * dweight = sum of dy xhat, dbias = sum of dy. Oracle: torch.nn.functional.batch_norm. */
 #include "autograd/op.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cast - x converted to another dtype: float to integer truncates, float to bool is x != 0, float32 to the
- * 16-bit floats rounds to nearest even. Shape: as x. Gradient: dy converted back, between floats;
- * none to or from integers and bool. Oracle: torch.Tensor.to. */
+/* cast - x converted to another dtype: float to integer truncates, float to bool is x != 0, float32
+ * to the 16-bit floats rounds to nearest even. Shape: as x. Gradient: dy converted back, between
+ * floats; none to or from integers and bool. Oracle: torch.Tensor.to. */
 #include "autograd/op.h"
 
 static int infer(cti_node *n)
@@ -20,7 +20,8 @@ static int vjp(cti_node *n, ct_tensor *const *dy, ct_tensor **dx)
     return cti_pending(n);
 }
 
-/* arg: the ct_dtype (0 bool, 1 uint8, 2 int32, 3 int64, 4 float16, 5 bfloat16, 6 float32, 7 float64). */
+/* arg: the ct_dtype (0 bool, 1 uint8, 2 int32, 3 int64, 4 float16, 5 bfloat16, 6 float32, 7
+ * float64). */
 static const ct_case cases[] = {
     {.name = "to float32",
      .arg = {CT_F32},

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cat - tensors one after the other along dim. Shape: equal but for dim, whose sizes add up. All of one
- * dtype, any. Channels-last if all are, else the stride order of the first.
+/* cat - tensors one after the other along dim. Shape: equal but for dim, whose sizes add up. All of
+ * one dtype, any. Channels-last if all are, else the stride order of the first.
  * Gradient: each its part of dy, a view. Oracle: torch.cat. */
 #include "autograd/op.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* clone - a copy of x, in x's stride order, row-major (contiguous) or channels-last. Shape, dtype: as x, any.
- * Gradient: dy itself. Oracle: torch.clone, contiguous. */
+/* clone - a copy of x, in x's stride order, row-major (contiguous) or channels-last. Shape, dtype:
+ * as x, any. Gradient: dy itself. Oracle: torch.clone, contiguous. */
 #include "autograd/op.h"
 
 typedef enum layout { LAYOUT_KEEP, LAYOUT_ROW_MAJOR, LAYOUT_CHANNELS_LAST } layout;
@@ -34,7 +34,8 @@ static int vjp(cti_node *n, ct_tensor *const *dy, ct_tensor **dx)
     return cti_pending(n);
 }
 
-/* arg: 0 clone, 1 contiguous, 2 channels_last: of the transpose of the last two dimensions if arg[1]. */
+/* arg: 0 clone, 1 contiguous, 2 channels_last: of the transpose of the last two dimensions if
+ * arg[1]. */
 static const ct_case cases[] = {
     {.name = "clone", .arg = {0, 0}, .in = {CT_IN(NORMAL, 3, 5)}},
     {.name = "clone of a transpose", .arg = {0, 1}, .in = {CT_IN(NORMAL, 3, 5)}},

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* compare - y = a == b, a != b, a < b, a <= b, a > b, a >= b, as bool. Shape: broadcast(a, b). Any dtype, the
- * same for both. NaN is unequal to all. No gradient: the output never requires one.
+/* compare - y = a == b, a != b, a < b, a <= b, a > b, a >= b, as bool. Shape: broadcast(a, b). Any
+ * dtype, the same for both. NaN is unequal to all. No gradient: the output never requires one.
  * Oracle: torch.eq, ne, lt, le, gt, ge. */
 #include "autograd/op.h"
 

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* conv2d - cross-correlation: y[n,k,p,q] = b[k] + sum_{c,r,s} x[n,c,p*stride+r*dilation-pad,...] w[k,c,r,s].
- * Shape: x [N,C,H,W], w [K,C/groups,R,S] -> [N,K,P,Q], P = (H + pads - dilation (R-1) - 1) / stride + 1,
- * channels-last in memory. 'same': P = H, Q = W, an odd total of padding has its extra zero at the end.
+/* conv2d - cross-correlation:
+ *   y[n,k,p,q] = b[k] + sum_{c,r,s} x[n, c, p*stride + r*dilation - pad, ...] w[k,c,r,s].
+ * Shape: x [N,C,H,W], w [K,C/groups,R,S] -> [N,K,P,Q], channels-last in memory, with
+ *   P = (H + pads - dilation (R-1) - 1) / stride + 1.
+ * 'same': P = H, Q = W; an odd total of padding has its extra zero at the end.
  * Gradient: dx and dw by the backend's kernels, db = dy summed over N, H, W.
  * Oracle: torch.nn.functional.conv2d. */
 #include "autograd/op.h"

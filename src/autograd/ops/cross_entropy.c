@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cross_entropy - with lp = log_softmax(x) along dimension 1, w class weights, e smoothing, K classes:
+/* cross_entropy - with lp = log_softmax(x) along dimension 1, w class weights, e smoothing and
+ * K classes:
  *   class targets:  mean = [(1-e) sum w_y (-lp_y) + (e/K) sum_n sum_c w_c (-lp_c)] / sum w_y
  *   probabilities:  mean = sum_n sum_c w_c t_c (-lp_c) / N, with t smoothed by e
  * over the positions that aren't ignored; `sum` has no divisor, `none` has 0 at ignored positions.
@@ -190,7 +191,8 @@ static int backward(cti_node *n)
     return k->cross_entropy_grad(cti_stream(n), &args, dx, beta, dy);
 }
 
-/* arg: reduction (0 none, 1 sum, 2 mean), label_smoothing, ignore_index. in: logits, target, weight. */
+/* arg: reduction (0 none, 1 sum, 2 mean), label_smoothing, ignore_index. in: logits, target,
+ * weight. */
 static const ct_case cases[] = {
     {.name = "mean", .arg = {2, 0, -100}, .in = {CT_IN(NORMAL, 7, 5), CT_IN_LABELS(5, 7)}},
     {.name = "sum", .arg = {1, 0, -100}, .in = {CT_IN(NORMAL, 7, 5), CT_IN_LABELS(5, 7)}},

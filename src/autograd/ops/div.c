@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* div - y = a / b, floats alone. Shape: broadcast(a, b), in the stride order of the operand that has it.
- * Gradient: da = dy / b, db = -dy a / b^2, each summed over what was broadcast.
+/* div - y = a / b, floats alone. Shape: broadcast(a, b), in the stride order of the operand that
+ * has it. Gradient: da = dy / b, db = -dy a / b^2, each summed over what was broadcast.
  * Oracle: torch.div. */
 #include "autograd/op.h"
 

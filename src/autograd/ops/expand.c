@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* expand - sizes of 1 are repeated and dimensions are added in front, by strides 0. A view.
- * Shape: as asked; -1 keeps a size. Gradient: dy summed over what was repeated. Oracle: torch.expand. */
+ * Shape: as asked; -1 keeps a size. Gradient: dy summed over what was repeated. Oracle:
+ * torch.expand. */
 #include "autograd/op.h"
 
 typedef struct attrs {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* linear - y = x W^T + b. Shape: x [..., in], W [out, in], b [out] -> [..., out]; the leading dimensions
- * of x are rows of one matrix. Gradient: dx = dy W, dW = dy^T x, db = dy summed over rows.
- * Oracle: torch.nn.functional.linear. */
+/* linear - y = x W^T + b. Shape: x [..., in], W [out, in], b [out] -> [..., out]; the leading
+ * dimensions of x are rows of one matrix. Gradient: dx = dy W, dW = dy^T x, db = dy summed over
+ * rows. Oracle: torch.nn.functional.linear. */
 #include "autograd/op.h"
 
 static int infer(cti_node *n)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* matmul - y[..., i, j] = sum_k a[..., i, k] b[..., k, j].
- * Shape: [..., M, K] x [..., K, N] -> [..., M, N], batch dimensions broadcast; a vector is a row on the left,
- * a column on the right, and its dimension goes from the result. Gradient: da = dy b^T, db = a^T dy,
- * each summed over the batch dimensions that were broadcast. Oracle: torch.matmul. */
+ * Shape: [..., M, K] x [..., K, N] -> [..., M, N], batch dimensions broadcast; a vector is a row on
+ * the left, a column on the right, and its dimension goes from the result. Gradient: da = dy b^T,
+ * db = a^T dy, each summed over the batch dimensions that were broadcast. Oracle: torch.matmul. */
 #include "autograd/op.h"
 
 /* ---- shared with linear ---- */

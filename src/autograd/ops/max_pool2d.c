@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* max_pool2d - y = largest of each window. Shape: [N,C,H,W] -> [N,C,P,Q], P = (H + 2 pad - dilation (k-1) - 1)
- * / stride + 1 rounded down; or, with ceil_mode, up, less a last window that would begin in the padding
- * behind the input. Padding is never chosen, NaN wins.
- * Gradient: dy to the first largest of the window in row-major order. Also here: what the pools share.
- * Oracle: torch.nn.functional.max_pool2d. */
+/* max_pool2d - y = largest of each window. Shape: [N,C,H,W] -> [N,C,P,Q], with
+ *   P = (H + 2 pad - dilation (k-1) - 1) / stride + 1,
+ * rounded down; or, with ceil_mode, up, less a last window that would begin in the padding behind
+ * the input. Padding is never chosen, NaN wins.
+ * Gradient: dy to the first largest of the window in row-major order.
+ * Also here: what the pools share. Oracle: torch.nn.functional.max_pool2d. */
 #include "autograd/op.h"
 
 /* ---- shared by the pools ---- */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* mse_loss - (x - t)^2 as it is (none), summed, or averaged. Shape: broadcast(x, t), or a scalar.
- * The mean over nothing is NaN. Gradient: dx = 2 dy (x - t) / divisor, dt = -dx, each summed over what was
- * broadcast. Oracle: torch.nn.functional.mse_loss. */
+ * The mean over nothing is NaN. Gradient: dx = 2 dy (x - t) / divisor, dt = -dx, each summed over
+ * what was broadcast. Oracle: torch.nn.functional.mse_loss. */
 #include "autograd/op.h"
 
 #include <math.h>

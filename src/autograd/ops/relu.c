@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* relu - y = max(x, 0). Shape: as x. Gradient: dx = dy where y > 0, else 0 (0 at 0; NaN lets dy through).
- * Oracle: torch.relu. */
+/* relu - y = max(x, 0). Shape: as x. Gradient: dx = dy where y > 0, else 0 (0 at 0; NaN lets dy
+ * through). Oracle: torch.relu. */
 #include "autograd/op.h"
 
 /* No arg. */

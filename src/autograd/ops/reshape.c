@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* reshape - x's elements in row-major order under another shape; also flatten, squeeze and unsqueeze.
- * Shape: as asked, one size may be -1. A view where PyTorch's rule gives one (each new dimension lies in old
- * ones that follow each other in memory), else of a contiguous copy.
+/* reshape - x's elements in row-major order under another shape; also flatten, squeeze and
+ * unsqueeze. Shape: as asked, one size may be -1. A view where PyTorch's rule gives one (each new
+ * dimension lies in old ones that follow each other in memory), else of a contiguous copy.
  * Gradient: dy reshaped back. Oracle: torch.reshape, flatten, squeeze, unsqueeze. */
 #include "autograd/op.h"
 
@@ -10,8 +10,8 @@ typedef struct attrs {
     int64_t shape[CT_MAX_DIMS];
 } attrs;
 
-/* The strides of v's memory seen under `shape` (of as many elements); false: it must be copied. PyTorch's
- * computeStride. */
+/* The strides of v's memory seen under `shape` (of as many elements); false: it must be copied.
+ * PyTorch's computeStride. */
 static bool view_strides(const ct_view *v, int ndim, const int64_t *shape, int64_t *stride)
 {
     int d = ndim - 1;

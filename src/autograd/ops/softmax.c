@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* softmax - y = e^x / sum of e^x along dim. Shape: as x. Gradient: dx = y (dy - sum of dy y along dim).
- * Also here: what softmax and log_softmax share. Oracle: torch.softmax. */
+/* softmax - y = e^x / sum of e^x along dim. Shape: as x. Gradient: dx = y (dy - sum of dy y along
+ * dim). Also here: what softmax and log_softmax share. Oracle: torch.softmax. */
 #include "autograd/op.h"
 
 int cti_softmax_infer(cti_node *n)

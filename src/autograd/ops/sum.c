@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sum - y = sum of x over `dims` (none: all). Shape: x's without the dims, or with 1 there (keepdim).
- * Integers and bool are summed into i64. Gradient: dy expanded, a view with strides 0.
+/* sum - y = sum of x over `dims` (none: all). Shape: x's without the dims, or with 1 there
+ * (keepdim). Integers and bool are summed into i64. Gradient: dy expanded, a view with strides 0.
  * Also here: what sum, mean and amax share. Oracle: torch.sum. */
 #include "autograd/op.h"
 
