@@ -20,9 +20,9 @@
 #include <string.h>
 #include <time.h>
 
-#define MODEL "model.safetensors"
-#define OPTIM "optimizer.safetensors"
-#define STATE "state.json"
+#define MODEL    "model.safetensors"
+#define OPTIM    "optimizer.safetensors"
+#define STATE    "state.json"
 #define MANIFEST "MANIFEST"
 
 void cti_tell(const cti_say *say, ct_log_level level, const char *fmt, ...)
@@ -48,7 +48,8 @@ bool cti_ckpt_step(const char *name, int64_t *step)
     char again[CTI_CKPT_NAME_CAP];
     size_t n = strlen(name);
 
-    if (strncmp(name, "step-", 5) != 0 || n < 13 || n > 23 || strspn(name + 5, "0123456789") != n - 5)
+    if (strncmp(name, "step-", 5) != 0 || n < 13 || n > 23 ||
+        strspn(name + 5, "0123456789") != n - 5)
         return false;
     *step = strtoll(name + 5, NULL, 10);
     cti_ckpt_name(again, *step);
@@ -68,8 +69,8 @@ static void list_file(manifest *mf, const char *name, uint64_t hash, uint64_t by
                                  "%" PRIu64 " %016" PRIx64 " %s\n", bytes, hash, name);
 }
 
-static int write_tensors(ct_ctx *ctx, const char *dir, const char *name, const ct_named_tensor *t, int n,
-                         manifest *mf, ct_error *err)
+static int write_tensors(ct_ctx *ctx, const char *dir, const char *name, const ct_named_tensor *t,
+                         int n, manifest *mf, ct_error *err)
 {
     uint64_t hash, bytes;
     char path[CTI_PATH_CAP];
@@ -82,7 +83,8 @@ static int write_tensors(ct_ctx *ctx, const char *dir, const char *name, const c
     return CT_OK;
 }
 
-static int write_text(const char *dir, const char *name, const char *text, size_t bytes, ct_error *err)
+static int write_text(const char *dir, const char *name, const char *text, size_t bytes,
+                      ct_error *err)
 {
     char path[CTI_PATH_CAP];
     int r;
@@ -137,7 +139,8 @@ static int put_in_place(const char *dir, const char *tmp, const char *name, ct_e
     return CT_OK;
 }
 
-int cti_ckpt_write(ct_ctx *ctx, cti_mem *m, const char *dir, const cti_ckpt_parts *parts, ct_error *err)
+int cti_ckpt_write(ct_ctx *ctx, cti_mem *m, const char *dir, const cti_ckpt_parts *parts,
+                   ct_error *err)
 {
     char name[CTI_CKPT_NAME_CAP], tmp[CTI_PATH_CAP];
     int r;
@@ -199,7 +202,8 @@ static bool parse_line(const char *line, uint64_t *bytes, uint64_t *hash, char n
     return true;
 }
 
-static int verify_file(const char *path, const char *name, uint64_t bytes, uint64_t hash, ct_error *err)
+static int verify_file(const char *path, const char *name, uint64_t bytes, uint64_t hash,
+                       ct_error *err)
 {
     uint64_t real_bytes, real_hash;
     char file[CTI_PATH_CAP];

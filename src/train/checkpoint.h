@@ -6,7 +6,7 @@
 #include "train/state.h"
 #include <ctrain/train.h>
 
-#define CTI_PATH_CAP 1400
+#define CTI_PATH_CAP      1400
 #define CTI_CKPT_NAME_CAP 32 /* "step-00001200", up to 19 digits */
 
 /* Where a run tells people something; the text has no final newline. */
@@ -27,7 +27,8 @@ typedef struct cti_ckpt_parts {
 
 /* Writes DIR/step-N and points DIR/last at it, replacing one of the same step. A failure leaves what was
  * there. Once, no retry. */
-int cti_ckpt_write(ct_ctx *ctx, cti_mem *m, const char *dir, const cti_ckpt_parts *parts, ct_error *err);
+int cti_ckpt_write(ct_ctx *ctx, cti_mem *m, const char *dir, const cti_ckpt_parts *parts,
+                   ct_error *err);
 /* Tries three times on CT_EIO, telling each failure. */
 int cti_ckpt_save(ct_ctx *ctx, cti_mem *m, const char *dir, const cti_ckpt_parts *parts,
                   const cti_say *say, ct_error *err);
@@ -37,7 +38,8 @@ int cti_ckpt_verify(cti_mem *m, const char *path, ct_error *err);
 int cti_ckpt_read_state(cti_mem *m, const char *path, cti_state *out, ct_error *err);
 
 /* Pointers: files that hold a directory's name. name[0] == 0: there is none, or it is no name. */
-void cti_ckpt_pointer(cti_mem *m, const char *dir, const char *pointer, char name[CTI_CKPT_NAME_CAP]);
+void cti_ckpt_pointer(cti_mem *m, const char *dir, const char *pointer,
+                      char name[CTI_CKPT_NAME_CAP]);
 int cti_ckpt_point(const char *dir, const char *pointer, const char *name, ct_error *err);
 
 /* The name of the checkpoint that `pointer` ("last", "best") means: what it points at when that is valid, else

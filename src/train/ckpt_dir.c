@@ -16,7 +16,8 @@
 
 /* ---- pointers ---- */
 
-void cti_ckpt_pointer(cti_mem *m, const char *dir, const char *pointer, char name[CTI_CKPT_NAME_CAP])
+void cti_ckpt_pointer(cti_mem *m, const char *dir, const char *pointer,
+                      char name[CTI_CKPT_NAME_CAP])
 {
     char path[CTI_PATH_CAP];
     void *text;

@@ -66,7 +66,8 @@ static int check_together(const cti_data *d, ct_error *err)
     if (b->count == 0)
         return cti_fail(err, CT_EDATA, "[data.val] '%s' has no samples", b->name);
     if (a->n_fields < 2 || b->n_fields < 2)
-        return cti_fail(err, CT_EDATA, "[data] '%s' has no target: training needs inputs and targets",
+        return cti_fail(err, CT_EDATA,
+                        "[data] '%s' has no target: training needs inputs and targets",
                         a->n_fields < 2 ? a->name : b->name);
     for (int i = 0; i < 2; i++) {
         const ct_field *f = &a->field[i], *g = &b->field[i];
@@ -75,14 +76,16 @@ static int check_together(const cti_data *d, ct_error *err)
             continue;
         shape_text(want, f);
         shape_text(got, g);
-        return cti_fail(err, CT_ECONFIG,
-                        "[data.val] the %s of '%s' is %s, that of the training data '%s' is %s: they "
-                        "must be equal",
-                        g->name, b->name, got, a->name, want);
+        return cti_fail(
+            err, CT_ECONFIG,
+            "[data.val] the %s of '%s' is %s, that of the training data '%s' is %s: they "
+            "must be equal",
+            g->name, b->name, got, a->name, want);
     }
     if ((a->n_classes == 0) != (b->n_classes == 0) || b->n_classes > a->n_classes)
         return cti_fail(err, CT_ECONFIG,
-                        "[data.val] '%s' has %" PRId64 " classes, the training data '%s' has %" PRId64,
+                        "[data.val] '%s' has %" PRId64
+                        " classes, the training data '%s' has %" PRId64,
                         b->name, b->n_classes, a->name, a->n_classes);
     return CT_OK;
 }
@@ -153,7 +156,6 @@ static ct_tensor *batch_tensor(cti_feed *f, const ct_field *field, ct_dtype dtyp
     memcpy(shape + 1, field->shape, (size_t)field->ndim * sizeof *shape);
     return ct_tensor_new(f->ctx, dtype, field->ndim + 1, shape);
 }
-
 
 static int make_size(cti_feed *f, int64_t count, int *out)
 {

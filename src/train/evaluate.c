@@ -91,7 +91,8 @@ static int read_scores(cti_evaluator *e, cti_scores *out)
 {
     double loss, weight, hits;
 
-    if (ct_tensor_item(e->ctx, e->loss, &loss) < 0 || ct_tensor_item(e->ctx, e->weight, &weight) < 0 ||
+    if (ct_tensor_item(e->ctx, e->loss, &loss) < 0 ||
+        ct_tensor_item(e->ctx, e->weight, &weight) < 0 ||
         ct_tensor_item(e->ctx, e->hits, &hits) < 0)
         return ct_error_code(e->ctx);
     out->loss = loss / weight;

@@ -90,7 +90,8 @@ static int after_step(cti_trainer *t)
         (r = cti_log_step(t)) < 0)
         return r;
     s->eval_due = s->batch == 0 || last;
-    if ((last || is_due(t, t->set.save_every, t->clock.saved_s)) && (r = cti_save(t, "due", last)) < 0)
+    if ((last || is_due(t, t->set.save_every, t->clock.saved_s)) &&
+        (r = cti_save(t, "due", last)) < 0)
         return r;
     if (wants_stop(t))
         return stop(t);
@@ -119,7 +120,8 @@ int cti_loop(cti_trainer *t)
     if (s->total_steps == 0 && !t->target.resume)
         return no_steps(t);
     /* The step of this evaluation may end the run only in the config it was saved under. */
-    if (s->eval_due && (s->batch == 0 || s->step >= s->total_steps) && (r = evaluate_or_stop(t)) < 0)
+    if (s->eval_due && (s->batch == 0 || s->step >= s->total_steps) &&
+        (r = evaluate_or_stop(t)) < 0)
         return r;
     s->eval_due = false;
     t->stopped_early = t->set.patience > 0 && s->evals_without >= t->set.patience;
@@ -130,7 +132,5 @@ int cti_loop(cti_trainer *t)
             return r;
         progress(t, begun, first);
     }
-    if (t->saved_step != s->step) /* ended by patience where no checkpoint was due */
-        return cti_save(t, "due", true);
-    return CT_OK;
+    return cti_save_here(t, "due", true); /* ended by patience where no checkpoint was due */
 }

@@ -165,8 +165,10 @@ static bool contradiction(cti_trainer *t, const frozen *fz, char *out, size_t ca
     for (int64_t i = 0; i < fz->count; i++)
         for (int64_t j = i + 1; j < fz->count; j++) {
             const char *x = fz->field[0], *y = fz->field[1];
-            if (memcmp(x + (size_t)i * fz->bytes[0], x + (size_t)j * fz->bytes[0], fz->bytes[0]) != 0 ||
-                memcmp(y + (size_t)i * fz->bytes[1], y + (size_t)j * fz->bytes[1], fz->bytes[1]) == 0)
+            if (memcmp(x + (size_t)i * fz->bytes[0], x + (size_t)j * fz->bytes[0], fz->bytes[0]) !=
+                    0 ||
+                memcmp(y + (size_t)i * fz->bytes[1], y + (size_t)j * fz->bytes[1], fz->bytes[1]) ==
+                    0)
                 continue;
             if (pairs++ > 0)
                 continue;
@@ -174,10 +176,11 @@ static bool contradiction(cti_trainer *t, const frozen *fz, char *out, size_t ca
             ct_dataset_describe(t->data.train, fz->ids[j], b, sizeof b);
         }
     if (pairs)
-        snprintf(out, cap,
-                 "equal inputs have different labels: %s and %s (%d such pairs in the batch); no net can "
-                 "tell them apart, check the labels",
-                 a, b, pairs);
+        snprintf(
+            out, cap,
+            "equal inputs have different labels: %s and %s (%d such pairs in the batch); no net can "
+            "tell them apart, check the labels",
+            a, b, pairs);
     return pairs > 0;
 }
 
@@ -198,16 +201,17 @@ static int find_cause(cti_trainer *t, const frozen *fz, const trial *tr, char *o
     if (contradiction(t, fz, out, cap))
         return CT_OK;
     if (!(tr->most_grad > 0) && !tr->nonfinite) {
-        snprintf(out, cap, "no gradient reaches the parameters (its norm is 0): look for a layer that "
-                           "cuts it off, or for dead units");
+        snprintf(out, cap,
+                 "no gradient reaches the parameters (its norm is 0): look for a layer that "
+                 "cuts it off, or for dead units");
         return CT_OK;
     }
     if (tr->nonfinite || !(tr->last < tr->first)) {
         if ((r = run_trial(t, fz, tr->lr / 10, &other)) < 0)
             return r;
         snprintf(out, cap, "%s: optimizer.lr = %g is too high, %s %g",
-                 tr->nonfinite ? "loss or gradient became NaN or infinite" : "the loss rose", tr->lr,
-                 lr_word(&other), tr->lr / 10);
+                 tr->nonfinite ? "loss or gradient became NaN or infinite" : "the loss rose",
+                 tr->lr, lr_word(&other), tr->lr / 10);
         return CT_OK;
     }
     if ((r = run_trial(t, fz, tr->lr * 10, &other)) < 0)
@@ -222,8 +226,9 @@ static int find_cause(cti_trainer *t, const frozen *fz, const trial *tr, char *o
     if (other.passed)
         snprintf(out, cap, "optimizer.lr = %g is too high, it passes with %g", tr->lr, tr->lr / 10);
     else
-        snprintf(out, cap, "ten times more and less of optimizer.lr (%g) don't help: the net may be too "
-                           "small for %" PRId64 " samples, or loses its input on the way",
+        snprintf(out, cap,
+                 "ten times more and less of optimizer.lr (%g) don't help: the net may be too "
+                 "small for %" PRId64 " samples, or loses its input on the way",
                  tr->lr, fz->count);
     return CT_OK;
 }
@@ -270,10 +275,11 @@ static int judge(cti_trainer *t, const frozen *fz, ct_run_result *out)
     }
     if ((r = find_cause(t, fz, &tr, cause, sizeof cause)) < 0)
         return r;
-    return cti_fail(t->err, CT_ECHECK,
-                    "overfit-one-batch: FAIL: %s. (%" PRId64 " steps on %" PRId64
-                    " samples: loss %.4f -> %.4f, must fall below %.4f; accuracy %.1f %%, must be 100 %%)",
-                    cause, tr.steps, fz->count, tr.first, tr.last, PASS * tr.first, 100 * tr.accuracy);
+    return cti_fail(
+        t->err, CT_ECHECK,
+        "overfit-one-batch: FAIL: %s. (%" PRId64 " steps on %" PRId64
+        " samples: loss %.4f -> %.4f, must fall below %.4f; accuracy %.1f %%, must be 100 %%)",
+        cause, tr.steps, fz->count, tr.first, tr.last, PASS * tr.first, 100 * tr.accuracy);
 }
 
 int cti_overfit(cti_trainer *t, ct_run_result *out)

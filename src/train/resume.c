@@ -76,17 +76,19 @@ typedef struct diff {
 static void add_difference(const char *section, const char *key, const char *old_value,
                            const char *new_value, cti_resume_class cls, void *user)
 {
-    static const char *const word[] = {"allowed", "allowed: the run goes on differently", "refused"};
+    static const char *const word[] = {"allowed", "allowed: the run goes on differently",
+                                       "refused"};
     diff *d = user;
     size_t used = strlen(d->refused);
     char line[400];
 
-    snprintf(line, sizeof line, "[%s] %s: '%.120s' -> '%.120s' (%s)", section, key, old_value, new_value,
-             word[cls]);
+    snprintf(line, sizeof line, "[%s] %s: '%.120s' -> '%.120s' (%s)", section, key, old_value,
+             new_value, word[cls]);
     if (cls == CTI_RESUME_REFUSED)
         snprintf(d->refused + used, sizeof d->refused - used, "%s%s", used ? "; " : "", line);
     else
-        cti_tell(&d->t->say, cls == CTI_RESUME_FREE ? CT_LOG_INFO : CT_LOG_WARN, "resume: %s", line);
+        cti_tell(&d->t->say, cls == CTI_RESUME_FREE ? CT_LOG_INFO : CT_LOG_WARN, "resume: %s",
+                 line);
     d->changes += cls == CTI_RESUME_CHANGES;
 }
 
@@ -105,10 +107,11 @@ static int compare_configs(cti_trainer *t)
     ct_config_free(old);
     t->config_changes = d.changes;
     if (d.refused[0])
-        return cti_fail(t->err, CT_ECONFIG,
-                        "resume: %s. These can't change within a run; begin a new one (another run.name or "
-                        "run.dir)",
-                        d.refused);
+        return cti_fail(
+            t->err, CT_ECONFIG,
+            "resume: %s. These can't change within a run; begin a new one (another run.name or "
+            "run.dir)",
+            d.refused);
     return CT_OK;
 }
 
@@ -150,10 +153,13 @@ static int compare_build(cti_trainer *t)
         return cti_fail(t->err, CT_ECONFIG,
                         "resume: the training data '%s' is not what the run began with (%" PRId64
                         " samples, fingerprint %016" PRIx64 "; now %" PRId64 ", %016" PRIx64 ")",
-                        train->name, s->train_count, s->fingerprint, train->count, train->fingerprint);
+                        train->name, s->train_count, s->fingerprint, train->count,
+                        train->fingerprint);
     if (s->val_fingerprint != val->fingerprint)
-        cti_tell(&t->say, CT_LOG_WARN, "resume: the validation data '%s' has changed: best and patience "
-                                       "compare values of both", val->name);
+        cti_tell(&t->say, CT_LOG_WARN,
+                 "resume: the validation data '%s' has changed: best and patience "
+                 "compare values of both",
+                 val->name);
     return CT_OK;
 }
 
@@ -164,8 +170,8 @@ static int load_tensors(cti_trainer *t, const char *name, const ct_named_tensor 
     char path[CTI_PATH_CAP];
     int r;
 
-    if ((r = cti_path(path, sizeof path, t->err, "%s/%s/%s", t->run.checkpoints, t->target.checkpoint,
-                      name)) < 0)
+    if ((r = cti_path(path, sizeof path, t->err, "%s/%s/%s", t->run.checkpoints,
+                      t->target.checkpoint, name)) < 0)
         return r;
     if (ct_safetensors_load(t->ctx, path, list, n) < 0) {
         cti_take(t);
@@ -211,7 +217,8 @@ int cti_resume_restore(cti_trainer *t)
         return r;
     if (ct_optim_set_counts(t->ctx, t->optim, s->applied, s->skipped) < 0)
         return cti_take(t);
-    if ((r = cti_put_sums(t)) < 0 || (r = ct_loader_seek(t->loader, s->epoch, s->batch, t->err)) < 0 ||
+    if ((r = cti_put_sums(t)) < 0 ||
+        (r = ct_loader_seek(t->loader, s->epoch, s->batch, t->err)) < 0 ||
         (r = cti_path(path, sizeof path, t->err, "%s/metrics.jsonl", t->run.dir)) < 0 ||
         (r = cti_metrics_cut(t->mem, path, s->step, !s->eval_due, t->err)) < 0 ||
         (r = restore_pointers(t)) < 0)

@@ -125,10 +125,11 @@ int cti_rundir_locate(cti_mem *m, const char *path, const char *pointer, const c
     if ((r = cti_path(folder, sizeof folder, err, "%s/checkpoints", run_dir)) < 0)
         return r;
     if (!cti_path_is_dir(folder))
-        return cti_fail(err, CT_EDATA,
-                        "%s is neither a run directory (it has no checkpoints/) nor a checkpoint (it has "
-                        "no MANIFEST)",
-                        path);
+        return cti_fail(
+            err, CT_EDATA,
+            "%s is neither a run directory (it has no checkpoints/) nor a checkpoint (it has "
+            "no MANIFEST)",
+            path);
     if (!pointer) {
         cti_ckpt_pointer(m, folder, "best", name);
         pointer = name[0] ? "best" : "last";
@@ -153,17 +154,19 @@ static int find_named(const char *path, cti_target *out, ct_error *err)
         parent_of(out->dir, out->dir);
         if (!has_file(out->dir, "config.ini"))
             out->dir[0] = '\0';
-    } else if (slash && cti_path_is_dir(real) && has_file(real, "checkpoints") && strlen(real) < 1024) {
+    } else if (slash && cti_path_is_dir(real) && has_file(real, "checkpoints") &&
+               strlen(real) < 1024) {
         snprintf(out->dir, sizeof out->dir, "%s", real);
         snprintf(out->pointer, sizeof out->pointer, "last");
     }
     free(real);
     if (!out->dir[0])
-        return cti_fail(err, CT_EDATA,
-                        "%s is neither a run directory nor a checkpoint in the checkpoints/ of one; to "
-                        "begin a new run with a checkpoint's weights, set model.init to its "
-                        "model.safetensors",
-                        path);
+        return cti_fail(
+            err, CT_EDATA,
+            "%s is neither a run directory nor a checkpoint in the checkpoints/ of one; to "
+            "begin a new run with a checkpoint's weights, set model.init to its "
+            "model.safetensors",
+            path);
     return CT_OK;
 }
 
@@ -184,8 +187,8 @@ static int nothing_to_resume(const ct_config *config, const char *from, const ct
     return CT_OK;
 }
 
-int cti_target_find(cti_mem *m, const ct_config *config, const ct_run_opts *opts, const cti_say *say,
-                    cti_target *out, ct_error *err)
+int cti_target_find(cti_mem *m, const ct_config *config, const ct_run_opts *opts,
+                    const cti_say *say, cti_target *out, ct_error *err)
 {
     const char *from = opts->resume_from;
     bool pointer = !from || strcmp(from, "last") == 0 || strcmp(from, "best") == 0;
@@ -210,10 +213,11 @@ int cti_target_find(cti_mem *m, const ct_config *config, const ct_run_opts *opts
     if ((r = cti_path(folder, sizeof folder, err, "%s/checkpoints", out->dir)) < 0)
         return r;
     if (cti_ckpt_any(m, folder))
-        return cti_fail(err, CT_ECONFIG,
-                        "%s holds a run with checkpoints; go on with it by --resume, or choose another "
-                        "run.dir",
-                        out->dir);
+        return cti_fail(
+            err, CT_ECONFIG,
+            "%s holds a run with checkpoints; go on with it by --resume, or choose another "
+            "run.dir",
+            out->dir);
     return CT_OK;
 }
 
@@ -233,7 +237,8 @@ int cti_target_checkpoint(cti_mem *m, const cti_say *say, cti_target *target, ct
         return cti_ckpt_find(m, folder, target->pointer, say, target->checkpoint, err);
     if (target->named)
         return cti_fail(err, CT_EDATA, "%s has no checkpoint to resume from", target->dir);
-    cti_tell(say, CT_LOG_WARN, "%s has no checkpoint yet: starting from the beginning", target->dir);
+    cti_tell(say, CT_LOG_WARN, "%s has no checkpoint yet: starting from the beginning",
+             target->dir);
     target->resume = false;
     return CT_OK;
 }
@@ -252,8 +257,8 @@ static int make_new_name(char out[1024], const char *name, ct_error *err)
     if ((r = cti_dir_make("runs", err)) < 0)
         return r;
     for (int i = 1; i < 100; i++) {
-        r = i == 1 ? cti_path(out, 1024, err, "runs/%s-%s", name, stamp)
-                   : cti_path(out, 1024, err, "runs/%s-%s-%d", name, stamp, i);
+        r = i == 1 ? cti_path(out, 1024, err, "runs/%s-%s", name, stamp) :
+                     cti_path(out, 1024, err, "runs/%s-%s-%d", name, stamp, i);
         if (r < 0)
             return r;
         if (mkdir(out, 0777) == 0)
@@ -264,7 +269,8 @@ static int make_new_name(char out[1024], const char *name, ct_error *err)
     return cti_fail(err, CT_EIO, "make directory %s: that name is taken", out);
 }
 
-int cti_rundir_open(cti_rundir *rd, const ct_config *config, const cti_target *target, ct_error *err)
+int cti_rundir_open(cti_rundir *rd, const ct_config *config, const cti_target *target,
+                    ct_error *err)
 {
     char path[CTI_PATH_CAP];
     ct_error busy = {0};
@@ -284,7 +290,8 @@ int cti_rundir_open(cti_rundir *rd, const ct_config *config, const cti_target *t
         return cti_fail(err, r, "run directory %s is in use by another process", rd->dir);
     if (r < 0)
         return cti_fail(err, r, "%s", busy.text);
-    if ((r = cti_path(rd->checkpoints, sizeof rd->checkpoints, err, "%s/checkpoints", rd->dir)) < 0 ||
+    if ((r = cti_path(rd->checkpoints, sizeof rd->checkpoints, err, "%s/checkpoints", rd->dir)) <
+            0 ||
         (r = cti_dir_make(rd->checkpoints, err)) < 0 ||
         (r = cti_path(path, sizeof path, err, "%s/log.txt", rd->dir)) < 0)
         return r;
@@ -331,10 +338,11 @@ int cti_rundir_room(const cti_rundir *rd, int64_t bytes, ct_error *err)
         return CT_OK; /* some file systems can't say */
     room = (double)fs.f_bavail * (double)fs.f_frsize;
     if (fs.f_blocks > 0 && room < (double)bytes)
-        return cti_fail(err, CT_EIO,
-                        "no room for a checkpoint in %s: it needs %.1f MB, %.1f MB are free; make room or "
-                        "choose another run.dir",
-                        rd->dir, (double)bytes / 1e6, room / 1e6);
+        return cti_fail(
+            err, CT_EIO,
+            "no room for a checkpoint in %s: it needs %.1f MB, %.1f MB are free; make room or "
+            "choose another run.dir",
+            rd->dir, (double)bytes / 1e6, room / 1e6);
     return CT_OK;
 }
 

@@ -111,7 +111,8 @@ static int put_data(cti_writer *out, ct_ctx *ctx, const ct_named_tensor *const *
             largest = bytes_of(order[i]->tensor);
     buffer = cti_alloc_raw(m, largest, "safetensors buffer");
     if (!buffer)
-        return cti_fail(err, CT_ENOMEM, "%s: out of memory for a buffer of %zu bytes", path, largest);
+        return cti_fail(err, CT_ENOMEM, "%s: out of memory for a buffer of %zu bytes", path,
+                        largest);
     for (int i = 0; i < n && r == CT_OK; i++) {
         size_t bytes = bytes_of(order[i]->tensor);
         if (bytes == 0)
@@ -149,8 +150,8 @@ static int write_ordered(ct_ctx *ctx, const char *path, const ct_named_tensor **
     return cti_writer_close(out, hash, bytes, err);
 }
 
-int cti_st_write(ct_ctx *ctx, const char *path, const ct_named_tensor *tensors, int n, uint64_t *hash,
-                 uint64_t *bytes, ct_error *err)
+int cti_st_write(ct_ctx *ctx, const char *path, const ct_named_tensor *tensors, int n,
+                 uint64_t *hash, uint64_t *bytes, ct_error *err)
 {
     cti_mem *m = cti_ctx_mem(ctx);
     const ct_named_tensor **order;
@@ -159,7 +160,8 @@ int cti_st_write(ct_ctx *ctx, const char *path, const ct_named_tensor *tensors, 
 
     for (int i = 0; i < n; i++)
         if (!tensors[i].tensor)
-            return cti_fail(err, CT_EINVAL, "%s: there is no tensor for '%s'", path, tensors[i].name);
+            return cti_fail(err, CT_EINVAL, "%s: there is no tensor for '%s'", path,
+                            tensors[i].name);
     order = cti_alloc(m, ((size_t)n + 1) * sizeof *order, "safetensors order");
     w = cti_jw_new(m, false);
     if (order && w) {
@@ -222,7 +224,8 @@ static void list_print(const name_list *l, const char *what, char *out, size_t c
 
     if (l->count == 0)
         return;
-    n = snprintf(out + used, cap - used, "%s%s (%d): %s", used ? "; " : "", what, l->count, l->text);
+    n = snprintf(out + used, cap - used, "%s%s (%d): %s", used ? "; " : "", what, l->count,
+                 l->text);
     if (n > 0 && (size_t)n < cap - used && l->left_out)
         snprintf(out + used + n, cap - used - (size_t)n, " and %d more", l->left_out);
 }
@@ -232,7 +235,8 @@ static void shape_text(char *out, size_t cap, ct_dtype dtype, int ndim, const in
     size_t used = (size_t)snprintf(out, cap, "%s [", ct_dtype_name(dtype));
 
     for (int i = 0; i < ndim && used < cap; i++)
-        used += (size_t)snprintf(out + used, cap - used, "%s%lld", i ? "," : "", (long long)shape[i]);
+        used +=
+            (size_t)snprintf(out + used, cap - used, "%s%lld", i ? "," : "", (long long)shape[i]);
     if (used < cap)
         snprintf(out + used, cap - used, "]");
 }
@@ -296,7 +300,8 @@ static int match_names(const char *path, const cti_st_entry **entries, int n_ent
 static int match_all(cti_mem *m, const char *path, const cti_st *st, const ct_named_tensor *tensors,
                      int n, const cti_st_entry **match, ct_error *err)
 {
-    const cti_st_entry **entries = cti_alloc(m, ((size_t)st->n + 1) * sizeof *entries, "safetensors");
+    const cti_st_entry **entries =
+        cti_alloc(m, ((size_t)st->n + 1) * sizeof *entries, "safetensors");
     const ct_named_tensor **sorted = cti_alloc(m, ((size_t)n + 1) * sizeof *sorted, "safetensors");
     int r;
 
@@ -320,18 +325,20 @@ static int match_all(cti_mem *m, const char *path, const cti_st *st, const ct_na
 
 /* ---- reading ---- */
 
-static int check_bools(const cti_st_entry *e, const unsigned char *p, const char *path, ct_error *err)
+static int check_bools(const cti_st_entry *e, const unsigned char *p, const char *path,
+                       ct_error *err)
 {
     for (size_t i = 0; i < e->bytes; i++)
         if (p[i] > 1)
-            return cti_fail(err, CT_EFORMAT, "%s: tensor '%s': a BOOL with the value %d", path, e->name,
-                            p[i]);
+            return cti_fail(err, CT_EFORMAT, "%s: tensor '%s': a BOOL with the value %d", path,
+                            e->name, p[i]);
     return CT_OK;
 }
 
 /* Everything that can fail comes before the first write: the values in their final dtypes. */
 static int stage(ct_ctx *ctx, const char *path, const unsigned char *data,
-                 const ct_named_tensor *tensors, int n, const cti_st_entry **match, ct_tensor **staged)
+                 const ct_named_tensor *tensors, int n, const cti_st_entry **match,
+                 ct_tensor **staged)
 {
     ct_error *err = ct_error_record(ctx);
 
@@ -361,7 +368,8 @@ static int put_values(ct_ctx *ctx, const unsigned char *data, const ct_named_ten
         if (staged[i])
             r = ct_tensor_copy(ctx, tensors[i].tensor, staged[i]);
         else
-            r = e->bytes ? ct_tensor_write(ctx, tensors[i].tensor, data + e->begin, e->bytes) : CT_OK;
+            r = e->bytes ? ct_tensor_write(ctx, tensors[i].tensor, data + e->begin, e->bytes) :
+                           CT_OK;
         if (r < 0)
             return r;
     }

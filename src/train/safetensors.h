@@ -36,7 +36,7 @@ void cti_st_clear(cti_st *st);
 const char *cti_st_dtype(ct_dtype dtype);
 
 /* Writes PATH in place, durably: for files in a directory that is renamed as a whole. */
-int cti_st_write(ct_ctx *ctx, const char *path, const ct_named_tensor *tensors, int n, uint64_t *hash,
-                 uint64_t *bytes, ct_error *err);
+int cti_st_write(ct_ctx *ctx, const char *path, const ct_named_tensor *tensors, int n,
+                 uint64_t *hash, uint64_t *bytes, ct_error *err);
 
 #endif

@@ -73,8 +73,8 @@ static int header_length(const unsigned char *p, size_t bytes, const char *what,
         return cti_fail(err, CT_EFORMAT, "%s: not a safetensors file: %s", what, other);
     if (bytes < 8)
         return cti_fail(err, CT_EFORMAT,
-                        "%s: %zu bytes are too few for a safetensors file; it is cut, or none", what,
-                        bytes);
+                        "%s: %zu bytes are too few for a safetensors file; it is cut, or none",
+                        what, bytes);
     for (int i = 7; i >= 0; i--)
         n = n << 8 | p[i];
     if (n > CTI_ST_HEADER_MAX)
@@ -88,8 +88,10 @@ static int header_length(const unsigned char *p, size_t bytes, const char *what,
                         " bytes, but only %zu follow; the file is cut, or damaged",
                         what, n, bytes - 8);
     if (n < 2 || p[8] != '{')
-        return cti_fail(err, CT_EFORMAT, "%s: its header doesn't begin with '{'; it is damaged, or "
-                                         "no safetensors file", what);
+        return cti_fail(err, CT_EFORMAT,
+                        "%s: its header doesn't begin with '{'; it is damaged, or "
+                        "no safetensors file",
+                        what);
     *out = (size_t)n;
     return CT_OK;
 }
@@ -107,12 +109,13 @@ static int read_shape(const cti_json *shape, cti_st_entry *e, const char *what, 
     if (!shape || !cti_json_is_array(shape))
         return cti_fail(err, CT_EFORMAT, "%s: tensor '%s' has no shape", what, e->name);
     if (cti_json_len(shape) > CT_MAX_DIMS)
-        return cti_fail(err, CT_EFORMAT, "%s: tensor '%s' has %d dimensions, at most %d are supported",
-                        what, e->name, cti_json_len(shape), CT_MAX_DIMS);
+        return cti_fail(err, CT_EFORMAT,
+                        "%s: tensor '%s' has %d dimensions, at most %d are supported", what,
+                        e->name, cti_json_len(shape), CT_MAX_DIMS);
     for (const cti_json *d = cti_json_first(shape); d; d = cti_json_next(d))
         if (!size_of(d, &e->shape[n++]))
-            return cti_fail(err, CT_EFORMAT, "%s: tensor '%s': size %d of its shape is no size", what,
-                            e->name, n - 1);
+            return cti_fail(err, CT_EFORMAT, "%s: tensor '%s': size %d of its shape is no size",
+                            what, e->name, n - 1);
     e->ndim = n;
     return CT_OK;
 }
@@ -147,10 +150,11 @@ static int read_dtype(const cti_json *j, cti_st_entry *e, const char *what, ct_e
             e->dtype = dtypes[i].dtype;
             return CT_OK;
         }
-    return cti_fail(err, CT_EFORMAT,
-                    "%s: tensor '%s': dtype '%.32s' is not supported (BOOL, U8, I32, I64, F16, BF16, "
-                    "F32 and F64 are)",
-                    what, e->name, name);
+    return cti_fail(
+        err, CT_EFORMAT,
+        "%s: tensor '%s': dtype '%.32s' is not supported (BOOL, U8, I32, I64, F16, BF16, "
+        "F32 and F64 are)",
+        what, e->name, name);
 }
 
 static int read_entry(const cti_json *j, size_t base, size_t data_bytes, cti_st_entry *e,
@@ -170,10 +174,12 @@ static int read_entry(const cti_json *j, size_t base, size_t data_bytes, cti_st_
         !size_of(cti_json_at(offsets, 0), &begin) || !size_of(cti_json_at(offsets, 1), &end) ||
         begin > end)
         return cti_fail(err, CT_EFORMAT,
-                        "%s: tensor '%s': its data_offsets are not a begin and an end", what, e->name);
+                        "%s: tensor '%s': its data_offsets are not a begin and an end", what,
+                        e->name);
     if ((uint64_t)end > data_bytes)
         return cti_fail(err, CT_EFORMAT,
-                        "%s: tensor '%s' ends at byte %" PRId64 " of the data, but there are only %zu; "
+                        "%s: tensor '%s' ends at byte %" PRId64
+                        " of the data, but there are only %zu; "
                         "the file is cut, or its header lies",
                         what, e->name, end, data_bytes);
     if (!tensor_bytes(e, &want) || want != (uint64_t)(end - begin))
@@ -214,8 +220,8 @@ static int check_cover(const cti_st *st, size_t base, size_t bytes, const char *
         at += e->bytes;
     }
     if (at < bytes)
-        return cti_fail(err, CT_EFORMAT, "%s: %zu bytes follow the last tensor; the header lies", what,
-                        bytes - at);
+        return cti_fail(err, CT_EFORMAT, "%s: %zu bytes follow the last tensor; the header lies",
+                        what, bytes - at);
     return CT_OK;
 }
 

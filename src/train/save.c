@@ -96,7 +96,8 @@ int cti_log_step(cti_trainer *t)
         cti_jw_i64(w, "skipped", s->skipped);
     end_line(t);
     cti_tell(&t->say, CT_LOG_DETAIL,
-             "step %" PRId64 "/%" PRId64 " | epoch %" PRId64 " | loss %.4g | lr %.3g | |g| %.3g | wait "
+             "step %" PRId64 "/%" PRId64 " | epoch %" PRId64
+             " | loss %.4g | lr %.3g | |g| %.3g | wait "
              "%.0f %%",
              s->step, s->total_steps, cti_epoch_of(s), t->last_loss, t->last_lr, t->last_norm,
              100 * t->last_wait);
@@ -180,9 +181,9 @@ int cti_save(cti_trainer *t, const char *why, bool must)
     r = cti_ckpt_save(t->ctx, t->mem, t->run.checkpoints, &parts, &t->say, &err);
     t->clock.saved_s = cti_now_s();
     if (r < 0 && must)
-        return cti_fail(t->err, r,
-                        "the weights of step %" PRId64 " could not be saved: %s; %s%s", t->state.step,
-                        err.text, t->saved_step >= 0 ? "the last good checkpoint is still in " : "",
+        return cti_fail(t->err, r, "the weights of step %" PRId64 " could not be saved: %s; %s%s",
+                        t->state.step, err.text,
+                        t->saved_step >= 0 ? "the last good checkpoint is still in " : "",
                         t->saved_step >= 0 ? t->run.checkpoints : "there is no checkpoint");
     if (r < 0) {
         cti_tell(&t->say, CT_LOG_ERROR, "going on without a checkpoint of step %" PRId64 "; %s",
@@ -199,6 +200,18 @@ int cti_save(cti_trainer *t, const char *why, bool must)
     return CT_OK;
 }
 
+/* A checkpoint that was saved for a request to stop counts as this one when the run goes on at its step: an
+ * uninterrupted run would have saved it here. */
+int cti_save_here(cti_trainer *t, const char *why, bool must)
+{
+    if (t->saved_step != t->state.step)
+        return cti_save(t, why, must);
+    if (!t->saved_due)
+        cti_log_checkpoint(t, why, 0);
+    t->saved_due = true;
+    return CT_OK;
+}
+
 /* ---- evaluation ---- */
 
 /* The best weights are kept even when no checkpoint is due here. */
@@ -208,15 +221,15 @@ static int keep_best(cti_trainer *t)
     ct_error err = {0};
     int r;
 
-    if (t->saved_step != t->state.step) {
-        if (t->set.keep_best == 0)
-            return CT_OK;
-        if ((r = cti_save(t, "best", false)) < 0 || t->saved_step != t->state.step)
-            return r;
-    }
+    if (t->set.keep_best == 0 && t->saved_step != t->state.step)
+        return CT_OK;
+    if (t->set.keep_best > 0 &&
+        ((r = cti_save_here(t, "best", false)) < 0 || t->saved_step != t->state.step))
+        return r;
     cti_ckpt_name(name, t->state.step);
     if (cti_ckpt_point(t->run.checkpoints, "best", name, &err) < 0)
-        cti_tell(&t->say, CT_LOG_ERROR, "the pointer to the best checkpoint was not moved: %s", err.text);
+        cti_tell(&t->say, CT_LOG_ERROR, "the pointer to the best checkpoint was not moved: %s",
+                 err.text);
     else
         retain(t);
     return CT_OK;
@@ -280,8 +293,8 @@ int cti_evaluate_now(cti_trainer *t)
              cti_epoch_of(s), s->step, s->total_steps, s->train_loss, scores.loss,
              100 * scores.accuracy, better ? ", best" : "");
     if (!isfinite(monitored))
-        cti_tell(&t->say, CT_LOG_WARN, "step %" PRId64 ": %s is not finite: never the best", s->step,
-                 s->monitor);
+        cti_tell(&t->say, CT_LOG_WARN, "step %" PRId64 ": %s is not finite: never the best",
+                 s->step, s->monitor);
     if (better && (r = keep_best(t)) < 0)
         return r;
     t->stopped_early = t->set.patience > 0 && s->evals_without >= t->set.patience;

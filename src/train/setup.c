@@ -25,7 +25,8 @@ int cti_take(cti_trainer *t)
 int cti_take_setup(cti_trainer *t)
 {
     int code = ct_error_code(t->ctx);
-    bool config = code == CT_ESHAPE || code == CT_EINVAL || code == CT_EDTYPE || code == CT_ENOTIMPL;
+    bool config =
+        code == CT_ESHAPE || code == CT_EINVAL || code == CT_EDTYPE || code == CT_ENOTIMPL;
 
     if (code == CT_OK)
         return CT_OK;
@@ -75,8 +76,8 @@ int cti_make_context(cti_trainer *t, int threads)
         return t->err->code;
     ct_ctx_build_info(t->ctx, &t->build);
     if (o.dtype == CT_F64 && strcmp(t->build.device, "cpu") != 0)
-        return cti_fail(t->err, CT_ECONFIG, "run.precision = fp64 works on the cpu alone, not on %s",
-                        t->build.device);
+        return cti_fail(t->err, CT_ECONFIG,
+                        "run.precision = fp64 works on the cpu alone, not on %s", t->build.device);
     return CT_OK;
 }
 
@@ -86,7 +87,8 @@ static ct_module *build_model(cti_trainer *t, const ct_dataset_info *info)
 {
     const ct_model_def *def = cti_config_model(t->config);
     const char *values[CT_MODEL_MAX_KEYS] = {0};
-    ct_model_spec spec = {.ndim = info->field[0].ndim, .n_classes = info->n_classes, .values = values};
+    ct_model_spec spec = {
+        .ndim = info->field[0].ndim, .n_classes = info->n_classes, .values = values};
 
     if (!def)
         return ct_nn_layers_new(t->ctx, ct_config_get(t->config, "model", "layers"),
@@ -120,7 +122,8 @@ int cti_make_model(cti_trainer *t, const ct_dataset_info *info)
     t->model = build_model(t, info);
     if (!t->model) {
         if (ct_error_code(t->ctx) == CT_OK)
-            return cti_fail(t->err, CT_EINTERNAL, "[model] the model's build failed without a reason");
+            return cti_fail(t->err, CT_EINTERNAL,
+                            "[model] the model's build failed without a reason");
         return cti_take_setup(t);
     }
     t->n_params = ct_module_state(t->model, NULL, 0);
@@ -144,7 +147,8 @@ static void last_layer(ct_module *m, char *out, size_t cap)
     snprintf(out, cap, "'%s' (%s)", path, ct_module_name(m));
 }
 
-static int check_output(cti_trainer *t, const ct_tensor *out, const ct_dataset_info *info, int64_t n)
+static int check_output(cti_trainer *t, const ct_tensor *out, const ct_dataset_info *info,
+                        int64_t n)
 {
     char layer[320], got[128];
 
@@ -155,10 +159,11 @@ static int check_output(cti_trainer *t, const ct_tensor *out, const ct_dataset_i
         return CT_OK;
     last_layer(t->model, layer, sizeof layer);
     return cti_fail(t->err, CT_ECONFIG,
-                    "[model] the last layer, %s, gives %s for %" PRId64 " samples, but '%s' has %" PRId64
-                    " classes: expected [%" PRId64 ",%" PRId64 "]",
-                    layer, ct_tensor_describe(out, got, sizeof got), n, info->name, info->n_classes, n,
-                    info->n_classes);
+                    "[model] the last layer, %s, gives %s for %" PRId64
+                    " samples, but '%s' has %" PRId64 " classes: expected [%" PRId64 ",%" PRId64
+                    "]",
+                    layer, ct_tensor_describe(out, got, sizeof got), n, info->name, info->n_classes,
+                    n, info->n_classes);
 }
 
 /* A batch of zeros of `n` samples: shapes alone matter. */
@@ -179,7 +184,8 @@ static int make_zeros(cti_trainer *t, const ct_dataset_info *info, int64_t n, vo
 static int forward_checked(cti_trainer *t, ct_tensor *x, const ct_dataset_info *info, int64_t n,
                            bool training)
 {
-    ct_tensor **before = cti_alloc(t->mem, (size_t)(t->n_params + 1) * sizeof(ct_tensor *), "check");
+    ct_tensor **before =
+        cti_alloc(t->mem, (size_t)(t->n_params + 1) * sizeof(ct_tensor *), "check");
     int r;
 
     if (!before)
@@ -238,8 +244,9 @@ double cti_weight_decay(const ct_config *c)
 
     if (!isnan(given))
         return given;
-    return strcmp(ct_config_get(c, "optimizer", "name"), "adamw") == 0 ? ct_adamw_defaults().weight_decay
-                                                                       : 0;
+    return strcmp(ct_config_get(c, "optimizer", "name"), "adamw") == 0 ?
+               ct_adamw_defaults().weight_decay :
+               0;
 }
 
 int cti_make_optim(cti_trainer *t, double lr, double weight_decay)

@@ -18,7 +18,7 @@ typedef struct field {
     size_t offset, cap;
 } field;
 
-#define AT(member) offsetof(cti_state, member)
+#define AT(member)      offsetof(cti_state, member)
 #define TEXT_AT(member) AT(member), sizeof(((cti_state *)0)->member)
 
 /* The file, but for the list `top` and the config's text. */
@@ -218,7 +218,8 @@ static int get_all(const cti_json *doc, const char *what, cti_state *s, ct_error
     }
     config = cti_json_string(cti_json_get(doc, "config"));
     if (!get_top(cti_json_get(doc, "top"), s) || !config)
-        return cti_fail(err, CT_EFORMAT, "%s: top or config is missing or not what it should be", what);
+        return cti_fail(err, CT_EFORMAT, "%s: top or config is missing or not what it should be",
+                        what);
     if (s->step < 0 || s->epoch < 0 || s->batch < 0 || s->applied < 0 || s->skipped < 0 ||
         s->threads < 0)
         return cti_fail(err, CT_EFORMAT, "%s: a counter is negative", what);

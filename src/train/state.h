@@ -10,7 +10,7 @@
 #include <stdint.h>
 
 #define CTI_STATE_SCHEMA 1
-#define CTI_TOP_MAX 16 /* evaluations remembered for checkpoint.keep_best */
+#define CTI_TOP_MAX      16 /* evaluations remembered for checkpoint.keep_best */
 
 typedef struct cti_top {
     int64_t step;
@@ -39,9 +39,10 @@ typedef struct cti_state {
     bool has_best;
     double best;
     int64_t best_step;
-    bool has_reference;    /* early stopping compares with the last value that was better by min_delta */
+    bool
+        has_reference; /* early stopping compares with the last value that was better by min_delta */
     double reference;
-    int64_t evals_without; /* improvement */
+    int64_t evals_without;                /* improvement */
     double train_loss, val_loss, val_acc; /* of the last evaluation */
     int64_t n_top;
     cti_top top[CTI_TOP_MAX]; /* best first; of equal ones the earlier */

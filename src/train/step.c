@@ -127,9 +127,10 @@ static int window_batches(cti_trainer *t, int64_t *samples)
         if ((r = ct_loader_next(t->loader, &batch, t->err)) < 0)
             return r;
         if (r == 0)
-            return cti_fail(t->err, CT_EINTERNAL, "the loader ended epoch %" PRId64 " after %" PRId64
-                            " batches of %" PRId64, t->state.epoch, t->state.batch + i,
-                            ct_loader_batches(t->loader));
+            return cti_fail(t->err, CT_EINTERNAL,
+                            "the loader ended epoch %" PRId64 " after %" PRId64
+                            " batches of %" PRId64,
+                            t->state.epoch, t->state.batch + i, ct_loader_batches(t->loader));
         t->clock.wait_ms += batch.wait_ms;
         *samples += batch.count;
         if ((r = micro_batch(t, i, &batch)) < 0)
@@ -204,11 +205,12 @@ static int tell_nonfinite(cti_trainer *t)
     if (t->saved_step >= 0)
         snprintf(good, sizeof good, "the last good checkpoint is %s/step-%08" PRId64,
                  t->run.checkpoints, t->saved_step);
-    return cti_fail(t->err, CT_ENONFINITE,
-                    "step %" PRId64 ": the %s became NaN or infinite; no later step was applied and %s. "
-                    "Try a lower optimizer.lr (the step's lr was %g), train.clip_norm = 1, or a warm-up; "
-                    "train.nonfinite = skip passes over such steps",
-                    first, loss ? "loss" : "gradient", good, ct_schedule_lr(&t->schedule, first - 1));
+    return cti_fail(
+        t->err, CT_ENONFINITE,
+        "step %" PRId64 ": the %s became NaN or infinite; no later step was applied and %s. "
+        "Try a lower optimizer.lr (the step's lr was %g), train.clip_norm = 1, or a warm-up; "
+        "train.nonfinite = skip passes over such steps",
+        first, loss ? "loss" : "gradient", good, ct_schedule_lr(&t->schedule, first - 1));
 }
 
 int cti_look(cti_trainer *t, ct_step_result *result)
@@ -227,7 +229,8 @@ int cti_look(cti_trainer *t, ct_step_result *result)
         return tell_nonfinite(t);
     if (result->skipped > t->checked_skips)
         cti_tell(&t->say, CT_LOG_WARN,
-                 "up to step %" PRId64 ": %" PRId64 " steps not applied (NaN or infinity in loss or "
+                 "up to step %" PRId64 ": %" PRId64
+                 " steps not applied (NaN or infinity in loss or "
                  "gradient, or no sample with weight), %" PRId64 " in all",
                  t->state.step, result->skipped - t->checked_skips, result->skipped);
     t->checked_skips = result->skipped;

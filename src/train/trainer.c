@@ -96,8 +96,7 @@ static int describe_state(cti_trainer *t)
     s->val_count = val->count;
     s->n_classes = train->n_classes;
     s->total_steps = t->schedule.total;
-    s->steps_per_epoch =
-        (ct_loader_batches(t->loader) + t->set.accumulate - 1) / t->set.accumulate;
+    s->steps_per_epoch = (ct_loader_batches(t->loader) + t->set.accumulate - 1) / t->set.accumulate;
     copy_text(s->schedule, sizeof s->schedule, ct_config_get(t->config, "schedule", "name"));
     copy_text(s->monitor, sizeof s->monitor, ct_config_get(t->config, "train", "monitor"));
     cti_free(t->mem, s->config);
@@ -112,7 +111,8 @@ static void forget_best(cti_trainer *t)
 
     if (strcmp(s->monitor, ct_config_get(t->config, "train", "monitor")) == 0)
         return;
-    cti_tell(&t->say, CT_LOG_WARN, "resume: train.monitor has changed: best and patience begin anew");
+    cti_tell(&t->say, CT_LOG_WARN,
+             "resume: train.monitor has changed: best and patience begin anew");
     s->has_best = s->has_reference = false;
     s->n_top = s->evals_without = 0;
 }
@@ -218,9 +218,10 @@ static void tell_start(cti_trainer *t)
     cti_tell(&t->say, CT_LOG_INFO,
              "%s: %" PRId64 " training and %" PRId64 " validation samples, %" PRId64
              " classes; %s with %" PRId64 " parameters; %s, %s; %s, %s, %d threads, %s",
-             s->dataset, s->train_count, s->val_count, s->n_classes, ct_config_get(c, "model", "name"),
-             ct_module_n_params(t->model), ct_config_get(c, "optimizer", "name"), s->schedule, s->device,
-             s->isa, t->build.threads, s->precision);
+             s->dataset, s->train_count, s->val_count, s->n_classes,
+             ct_config_get(c, "model", "name"), ct_module_n_params(t->model),
+             ct_config_get(c, "optimizer", "name"), s->schedule, s->device, s->isa,
+             t->build.threads, s->precision);
     if (t->target.resume)
         cti_tell(&t->say, CT_LOG_INFO,
                  "resuming %s from %s: step %" PRId64 " of %" PRId64 ", epoch %" PRId64, t->run.dir,
@@ -242,9 +243,8 @@ static void tell_end(cti_trainer *t, const ct_run_result *out)
         cti_tell(&t->say, CT_LOG_INFO,
                  "stopped early: no improvement of %s in %" PRId64 " evaluations", s->monitor,
                  s->evals_without);
-    cti_tell(&t->say, CT_LOG_INFO,
-             "done: validation loss %.4f, accuracy %.2f %%%s; %.2f s; %s", s->val_loss,
-             100 * s->val_acc, best, out->train_s, t->run.dir);
+    cti_tell(&t->say, CT_LOG_INFO, "done: validation loss %.4f, accuracy %.2f %%%s; %.2f s; %s",
+             s->val_loss, 100 * s->val_acc, best, out->train_s, t->run.dir);
 }
 
 static void fill_result(const cti_trainer *t, ct_run_result *out)
@@ -302,7 +302,8 @@ static int run(cti_trainer *t, ct_run_result *out)
         return r;
     resuming = t->target.resume;
     /* Results depend on the number of threads: the stored one counts unless another is asked for. */
-    threads = resuming && cti_config_i64(t->config, "run", "threads") == 0 ? (int)t->state.threads : 0;
+    threads =
+        resuming && cti_config_i64(t->config, "run", "threads") == 0 ? (int)t->state.threads : 0;
     if (!resuming) {
         t->state.mem = t->mem;
         t->state.train_loss = t->state.val_loss = t->state.val_acc = NAN;
@@ -319,7 +320,8 @@ static int run(cti_trainer *t, ct_run_result *out)
         return r;
     if (t->opts.dry_run) {
         cti_tell(&t->say, CT_LOG_INFO,
-                 "the config is fine: %" PRId64 " steps, %" PRId64 " parameters; nothing was trained",
+                 "the config is fine: %" PRId64 " steps, %" PRId64
+                 " parameters; nothing was trained",
                  t->schedule.total, ct_module_n_params(t->model));
         return CT_OK;
     }
@@ -357,8 +359,9 @@ static int eval_checkpoint(cti_trainer *t, const char *checkpoint, ct_eval_resul
     cti_scores scores;
     int r;
 
-    if ((r = cti_make_context(t, cti_config_i64(t->config, "run", "threads") == 0 ? (int)t->state.threads
-                                                                                 : 0)) < 0 ||
+    if ((r = cti_make_context(
+             t, cti_config_i64(t->config, "run", "threads") == 0 ? (int)t->state.threads : 0)) <
+            0 ||
         (r = cti_data_open(&t->data, t->config, t->err)) < 0 ||
         (r = cti_make_model(t, ct_dataset_get_info(t->data.val))) < 0 ||
         (r = cti_check_model(t, t->data.val)) < 0 ||

@@ -41,13 +41,13 @@ typedef struct cti_scores {
 } cti_scores;
 
 typedef struct cti_clock {
-    double begun_s;      /* the run, for train_s */
-    double saved_s;      /* last save, for intervals in minutes */
-    double logged_s;     /* last step line */
+    double begun_s;  /* the run, for train_s */
+    double saved_s;  /* last save, for intervals in minutes */
+    double logged_s; /* last step line */
     /* of this process since the last step line */
     double wait_ms, step_s;
     int64_t steps, samples;
-    double rate;         /* samples per second, of the last step line */
+    double rate; /* samples per second, of the last step line */
 } cti_clock;
 
 typedef struct cti_trainer {
@@ -78,11 +78,11 @@ typedef struct cti_trainer {
     cti_rundir run;
     cti_metrics metrics;
     cti_state state;
-    int64_t saved_step;     /* the newest checkpoint of this run; -1: none */
-    bool saved_due;         /* ... is of a due point (not of a request to stop) */
-    int64_t checked_skips;  /* state.skipped at the last look */
+    int64_t saved_step;                   /* the newest checkpoint of this run; -1: none */
+    bool saved_due;                       /* ... is of a due point (not of a request to stop) */
+    int64_t checked_skips;                /* state.skipped at the last look */
     double last_loss, last_norm, last_lr; /* of the last step line */
-    double last_wait;       /* the fraction */
+    double last_wait;                     /* the fraction */
     bool stopped_early;
     int config_changes; /* keys that change what is computed, on resume */
     cti_clock clock;
@@ -135,6 +135,8 @@ int cti_evaluator_run(cti_evaluator *e, ct_module *model, const ct_run_opts *opt
 /* Saves a checkpoint of the state now; why: "due", "best", "stop". A failure is loud, and an error only
  * when `must`. */
 int cti_save(cti_trainer *t, const char *why, bool must);
+/* The same, unless this step's checkpoint is there already. */
+int cti_save_here(cti_trainer *t, const char *why, bool must);
 /* Evaluates, judges, moves `best`, tells. */
 int cti_evaluate_now(cti_trainer *t);
 int cti_log_step(cti_trainer *t);
