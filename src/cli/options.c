@@ -45,8 +45,8 @@ static void unknown(cli_line *line, const char *word, size_t n)
     snprintf(name, sizeof name, "%.*s", n < 63 ? (int)n - 2 : 61, word + 2);
     near = cli_nearest(name, words);
     if (near)
-        snprintf(hint, sizeof hint, "did you mean '--%s'? ", near);
-    wrong(line, "unknown option '%.*s'; %s(ctrain --help lists them)", n < 100 ? (int)n : 100, word,
+        snprintf(hint, sizeof hint, "; did you mean '--%s'?", near);
+    wrong(line, "unknown option '%.*s'%s (ctrain --help lists them)", n < 100 ? (int)n : 100, word,
           hint);
 }
 
@@ -93,7 +93,7 @@ static void take_letters(cli_line *line, const char *word)
         while (i < CLI_N_OPTIONS && cli_options[i].letter != *p)
             i++;
         if (i == CLI_N_OPTIONS) {
-            wrong(line, "unknown option '%.100s'; (ctrain --help lists them)", word);
+            wrong(line, "unknown option '%.100s' (ctrain --help lists them)", word);
             return;
         }
         take(line, i, NULL);
@@ -154,7 +154,7 @@ bool cli_line_fits(const cli_line *line)
     for (int i = 0; i < CLI_N_OPTIONS; i++) {
         if (!line->given[i] || i == CLI_HELP || (c->options & CLI_BIT(i)))
             continue;
-        cli_error("option '--%s' is not for %s; (%s --help lists its options)", cli_options[i].name,
+        cli_error("option '--%s' is not for %s (%s --help lists its options)", cli_options[i].name,
                   c->name[0] ? name : "training", name);
         return false;
     }
@@ -163,13 +163,13 @@ bool cli_line_fits(const cli_line *line)
         return false;
     }
     if (line->n_operands < c->min_operands) {
-        cli_error("%s needs %s; (%s --help tells more)", name, c->operands, name);
+        cli_error("%s needs %s (%s --help tells more)", name, c->operands, name);
         return false;
     }
     if (line->n_operands > c->max_operands) {
         const char *extra = line->operands[c->max_operands];
         bool resume = line->given[CLI_RESUME] && !line->value[CLI_RESUME];
-        cli_error("unexpected '%.200s'%s%.200s%s; (%s --help tells more)", extra,
+        cli_error("unexpected '%.200s'%s%.200s%s (%s --help tells more)", extra,
                   resume ? "; did you mean '--resume=" : "", resume ? extra : "", resume ? "'?" : "",
                   name);
         return false;

@@ -158,10 +158,10 @@ static void unknown_key(reader *r, const place *at, const char *section, const c
         consider(&g, name, "model", m->keys[k].name, of_model ? 0 : 1);
     char hint[160] = "";
     if (g.name && strcmp(g.section, section) == 0)
-        snprintf(hint, sizeof hint, "did you mean '%s'? ", g.name);
+        snprintf(hint, sizeof hint, "; did you mean '%s'?", g.name);
     else if (g.name)
-        snprintf(hint, sizeof hint, "did you mean '%s' in [%s]? ", g.name, g.section);
-    mistake(r, at, "unknown key '%s' in [%s]; %s(ctrain keys %s lists them)", shown(name, &b), section,
+        snprintf(hint, sizeof hint, "; did you mean '%s' in [%s]?", g.name, g.section);
+    mistake(r, at, "unknown key '%s' in [%s]%s (ctrain keys %s lists them)", shown(name, &b), section,
             hint, section);
 }
 
