@@ -32,7 +32,7 @@ static inline void leave_folder(void)
 /* "FOLDER/name", in one of four buffers. */
 static inline const char *in_folder(const char *name)
 {
-    static char path[4][512];
+    static char path[4][600];
     static int next;
     char *p = path[next = (next + 1) % 4];
 
