@@ -76,10 +76,10 @@ Test(nn_models, convnet)
     expect_model(
         &model_convnet, spec_of(1, 8, 8, NULL), 288 + 64 + 18432 + 128 + 1024 * 128 + 128 + 1290,
         "0.weight 1.weight 1.bias [1.running_mean] [1.running_var] [1.num_batches_tracked] "
-        "3.weight 4.weight 4.bias [4.running_mean] [4.running_var] [4.num_batches_tracked] "
+        "4.weight 5.weight 5.bias [5.running_mean] [5.running_var] [5.num_batches_tracked] "
         "8.weight 8.bias 10.weight 10.bias");
     expect_model(&model_convnet, spec_of(3, 5, 4, (const char *[]){"6", "", "0.5"}),
-                 3 * 54 + 12 + 24 * 10 + 10, NULL);
+                 3 * 54 + 12 + 120 * 10 + 10, NULL);
 }
 
 static void expect_refused(const ct_model_def *def, ct_model_spec spec, const char *text)
