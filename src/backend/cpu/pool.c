@@ -6,7 +6,7 @@
 
 #include <math.h>
 
-enum { LANES = 16 };
+enum { LANES = 64, FEW = 16 };
 
 typedef struct geometry {
     int64_t N, C, H, W, P, Q;
@@ -48,7 +48,8 @@ CTI_INLINE window window_of(const geometry *g, int axis, int64_t at)
 /* The windows [first, last) that may hold cell `at` (with dilation some don't). */
 CTI_INLINE window covering(const geometry *g, int axis, int64_t at)
 {
-    int64_t size = axis ? g->W : g->H, count = axis ? g->Q : g->P, s = g->stride[axis];
+    int64_t size = axis ? g->W : g->H, count = axis ? g->Q : g->P;
+    uint32_t s = (uint32_t)g->stride[axis]; /* 64-bit divisions would cost more than the sums */
     int64_t reach = (g->kernel[axis] - 1) * g->dilation[axis], from = at + g->pad[axis];
     window r = {0, 0, 0};
 
@@ -57,8 +58,8 @@ CTI_INLINE window covering(const geometry *g, int axis, int64_t at)
         r.last = CTI_MIN(count, cti_ceil_div((at + 1) * count, size));
         return r;
     }
-    r.first = from > reach ? cti_ceil_div(from - reach, s) : 0;
-    r.last = CTI_MIN(count, from / s + 1);
+    r.first = from > reach ? (int64_t)((uint32_t)(from - reach + s - 1) / s) : 0;
+    r.last = CTI_MIN(count, (int64_t)((uint32_t)from / s) + 1);
     return r;
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Pooling loops for one float type. No include guard: see template.h. Channels are worked on LANES at a
- * time, so that a window's result stays in registers; strides are in elements, `cx`, `cy`, `ci` are the
+ * time in buffers that stay in the first cache (avg: FEW, in registers); strides are in elements, `cx`, `cy`, `ci` are the
  * channels' (literal 1 for channels-last). */
 #define FN(name) CTI_PASTE(name, S)
 
@@ -21,7 +21,7 @@ CTI_INLINE void FN(max_cell)(const geometry *g, const window *h, const window *w
             int32_t cell = (int32_t)(a * g->W + b);
             for (int j = 0; j < n; j++) {
                 T value = v[j * cx];
-                bool take = value > best[j] || value != value;
+                int take = (value > best[j]) | (value != value);
                 best[j] = take ? value : best[j];
                 at[j] = take ? cell : at[j];
             }
@@ -44,8 +44,9 @@ static ISA void FN(max_row)(const geometry *g, const void *xp, void *yp, int32_t
         const T *x = xp;
         int64_t c = 0, cx = g->xs[1], cy = g->ys[1], ci = g->is[1];
         if (g->dense)
-            for (; c + LANES <= g->C; c += LANES)
-                FN(max_cell)(g, &h, &w, x + c, y + c, index ? index + c : NULL, 1, 1, 1, LANES);
+            for (; c < g->C; c += LANES)
+                FN(max_cell)(g, &h, &w, x + c, y + c, index ? index + c : NULL, 1, 1, 1,
+                            (int)CTI_MIN(LANES, g->C - c));
         for (; c < g->C; c += LANES)
             FN(max_cell)(g, &h, &w, x + c * cx, y + c * cy, index ? index + c * ci : NULL, cx, cy, ci,
                          (int)CTI_MIN(LANES, g->C - c));
@@ -65,8 +66,10 @@ CTI_INLINE void FN(max_grad_cell)(const geometry *g, const window *p, const wind
         for (int64_t b = q->first; b < q->last; b++) {
             const T *d = dy + a * g->ys[2] + b * g->ys[3];
             const int32_t *at = index + a * g->is[2] + b * g->is[3];
-            for (int j = 0; j < n; j++)
-                sum[j] += at[j * ci] == cell ? d[j * cy] : 0;
+            for (int j = 0; j < n; j++) {
+                T v = d[j * cy];
+                sum[j] += at[j * ci] == cell ? v : 0;
+            }
         }
     if (g->beta)
         for (int j = 0; j < n; j++)
@@ -88,8 +91,9 @@ static ISA void FN(max_grad_row)(const geometry *g, void *dxp, const void *dyp, 
         int32_t cell = (int32_t)(h * g->W + w);
         int64_t c = 0, cx = g->xs[1], cy = g->ys[1], ci = g->is[1];
         if (g->dense)
-            for (; c + LANES <= g->C; c += LANES)
-                FN(max_grad_cell)(g, &p, &q, cell, dx + c, dy + c, ip + c, 1, 1, 1, LANES);
+            for (; c < g->C; c += LANES)
+                FN(max_grad_cell)(g, &p, &q, cell, dx + c, dy + c, ip + c, 1, 1, 1,
+                            (int)CTI_MIN(LANES, g->C - c));
         for (; c < g->C; c += LANES)
             FN(max_grad_cell)(g, &p, &q, cell, dx + c * cx, dy + c * cy, ip + c * ci, cx, cy, ci,
                               (int)CTI_MIN(LANES, g->C - c));
@@ -99,7 +103,7 @@ static ISA void FN(max_grad_row)(const geometry *g, void *dxp, const void *dyp, 
 CTI_INLINE void FN(avg_cell)(const geometry *g, const window *h, const window *w, const T *x, T *y,
                              int64_t cx, int64_t cy, int n)
 {
-    T sum[LANES], div = (T)(h->divisor * w->divisor);
+    T sum[FEW], div = (T)(h->divisor * w->divisor);
 
     for (int j = 0; j < n; j++)
         sum[j] = 0;
@@ -125,17 +129,17 @@ static ISA void FN(avg_row)(const geometry *g, const void *xp, void *yp, int64_t
         const T *x = xp;
         int64_t c = 0, cx = g->xs[1], cy = g->ys[1];
         if (g->dense)
-            for (; c + LANES <= g->C; c += LANES)
-                FN(avg_cell)(g, &h, &w, x + c, y + c, 1, 1, LANES);
-        for (; c < g->C; c += LANES)
-            FN(avg_cell)(g, &h, &w, x + c * cx, y + c * cy, cx, cy, (int)CTI_MIN(LANES, g->C - c));
+            for (; c + FEW <= g->C; c += FEW)
+                FN(avg_cell)(g, &h, &w, x + c, y + c, 1, 1, FEW);
+        for (; c < g->C; c += FEW)
+            FN(avg_cell)(g, &h, &w, x + c * cx, y + c * cy, cx, cy, (int)CTI_MIN(FEW, g->C - c));
     }
 }
 
 CTI_INLINE void FN(avg_grad_cell)(const geometry *g, const window *p, const window *q, T *dx,
                                   const T *dy, int64_t cx, int64_t cy, int n)
 {
-    T sum[LANES];
+    T sum[FEW];
 
     for (int j = 0; j < n; j++)
         sum[j] = 0;
@@ -165,11 +169,11 @@ static ISA void FN(avg_grad_row)(const geometry *g, void *dxp, const void *dyp, 
         const T *dy = dyp;
         int64_t c = 0, cx = g->xs[1], cy = g->ys[1];
         if (g->dense)
-            for (; c + LANES <= g->C; c += LANES)
-                FN(avg_grad_cell)(g, &p, &q, dx + c, dy + c, 1, 1, LANES);
-        for (; c < g->C; c += LANES)
+            for (; c + FEW <= g->C; c += FEW)
+                FN(avg_grad_cell)(g, &p, &q, dx + c, dy + c, 1, 1, FEW);
+        for (; c < g->C; c += FEW)
             FN(avg_grad_cell)(g, &p, &q, dx + c * cx, dy + c * cy, cx, cy,
-                              (int)CTI_MIN(LANES, g->C - c));
+                              (int)CTI_MIN(FEW, g->C - c));
     }
 }
 

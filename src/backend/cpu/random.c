@@ -11,42 +11,45 @@
 
 #include <math.h>
 
-enum {
-    LANES = 16,           /* counters worked on side by side */
-    CHUNK = 4 * LANES * 8 /* elements of a task */
-};
+enum { CHUNK = 512 }; /* elements of a task */
 
-/* Words of the counters first.. in logical order, as cti_rng_words. */
-static CTI_ISA void philox(const ct_rng *g, uint32_t ordinal, uint32_t first, uint32_t out[CHUNK])
+#define ROUND                                                                                      \
+    do {                                                                                           \
+        uint64_t a_ = (uint64_t)c0 * 0xD2511F53u, b_ = (uint64_t)c2 * 0xCD9E8D57u;                 \
+        c0 = (uint32_t)(b_ >> 32) ^ c1 ^ k0;                                                       \
+        c2 = (uint32_t)(a_ >> 32) ^ c3 ^ k1;                                                       \
+        c1 = (uint32_t)b_;                                                                         \
+        c3 = (uint32_t)a_;                                                                         \
+        k0 += 0x9E3779B9u;                                                                         \
+        k1 += 0xBB67AE85u;                                                                         \
+    } while (0)
+
+/* Words of the counters first.. in logical order, as cti_rng_words. Straight-line rounds, so that the loop
+ * over counters vectorises. */
+static CTI_ISA void philox(const ct_rng *g, uint32_t ordinal, uint32_t first,
+                           uint32_t *restrict out)
 {
-    for (int b = 0; b < CHUNK; b += 4 * LANES) {
-        uint32_t c0[LANES], c1[LANES], c2[LANES], c3[LANES];
-        uint32_t k0 = g->key.v[0], k1 = g->key.v[1];
-        for (int j = 0; j < LANES; j++) {
-            c0[j] = first + (uint32_t)(b / 4 + j);
-            c1[j] = g->step;
-            c2[j] = g->micro;
-            c3[j] = ordinal;
-        }
-        for (int round = 0; round < 10; round++) {
-            for (int j = 0; j < LANES; j++) {
-                uint64_t a = (uint64_t)c0[j] * 0xD2511F53u, d = (uint64_t)c2[j] * 0xCD9E8D57u;
-                c0[j] = (uint32_t)(d >> 32) ^ c1[j] ^ k0;
-                c2[j] = (uint32_t)(a >> 32) ^ c3[j] ^ k1;
-                c1[j] = (uint32_t)d;
-                c3[j] = (uint32_t)a;
-            }
-            k0 += 0x9E3779B9u;
-            k1 += 0xBB67AE85u;
-        }
-        for (int j = 0; j < LANES; j++) {
-            out[b + 4 * j] = c0[j];
-            out[b + 4 * j + 1] = c1[j];
-            out[b + 4 * j + 2] = c2[j];
-            out[b + 4 * j + 3] = c3[j];
-        }
+    uint32_t key0 = g->key.v[0], key1 = g->key.v[1], step = g->step, micro = g->micro;
+
+    for (uint32_t j = 0; j < CHUNK / 4; j++) {
+        uint32_t c0 = first + j, c1 = step, c2 = micro, c3 = ordinal, k0 = key0, k1 = key1;
+        ROUND;
+        ROUND;
+        ROUND;
+        ROUND;
+        ROUND;
+        ROUND;
+        ROUND;
+        ROUND;
+        ROUND;
+        ROUND;
+        out[4 * j] = c0;
+        out[4 * j + 1] = c1;
+        out[4 * j + 2] = c2;
+        out[4 * j + 3] = c3;
     }
 }
+#undef ROUND
 
 typedef struct job {
     cti_loop l; /* in row-major order */
