@@ -59,31 +59,42 @@ static void put_time(sink *s, double seconds)
         put(s, "  eta %d:%02d", (int)(t / 60), (int)(t % 60));
 }
 
-void cli_bar_text(char *out, size_t cap, const ct_progress *p, int width)
+/* All fields but the last `left_out` of those that matter least. */
+static size_t compose(char *out, size_t cap, const ct_progress *p, int cells, int left_out)
 {
-    enum { CELLS = 20 };
     sink s = {out, cap, 0};
     double part = p->total_steps > 0 ? (double)p->step / (double)p->total_steps : 0;
-    int full = part >= 1 ? CELLS : (int)(part * CELLS);
+    int full = part >= 1 ? cells : part > 0 ? (int)(part * cells) : 0;
 
-    if (cap == 0)
-        return;
     out[0] = '\0';
     put(&s, "[%.*s%.*s] %" PRId64 "/%" PRId64 "  epoch %" PRId64 "/%" PRId64, full,
-        "####################", CELLS - full, "....................", p->step, p->total_steps, p->epoch,
+        "####################", cells - full, "....................", p->step, p->total_steps, p->epoch,
         p->total_epochs);
     /* Before the first log point there is no loss. */
     if (!isnan(p->loss))
         put(&s, "  loss %.4g", p->loss);
-    if (!isnan(p->lr))
+    if (!isnan(p->lr) && left_out < 4)
         put(&s, "  lr %.3g", p->lr);
-    if (!isnan(p->grad_norm))
+    if (!isnan(p->grad_norm) && left_out < 3)
         put(&s, "  |g| %.3g", p->grad_norm);
-    if (p->samples_per_s > 0)
-        put(&s, "  %.0f/s  wait %.0f%%", p->samples_per_s, 100 * p->wait_fraction);
+    if (p->samples_per_s > 0 && left_out < 2)
+        put(&s, "  %.0f/s", p->samples_per_s);
+    if (p->samples_per_s > 0 && left_out < 1)
+        put(&s, "  wait %.0f%%", 100 * p->wait_fraction);
     if (isfinite(p->eta_s) && p->eta_s >= 0)
         put_time(&s, p->eta_s);
-    if (width >= 0 && s.n > (size_t)width)
+    return s.n;
+}
+
+void cli_bar_text(char *out, size_t cap, const ct_progress *p, int width)
+{
+    int cells = width < 100 ? 10 : 20, left_out = 0;
+
+    if (cap == 0 || width < 0)
+        return;
+    while (compose(out, cap, p, cells, left_out) > (size_t)width && left_out < 4)
+        left_out++;
+    if (strlen(out) > (size_t)width)
         out[width] = '\0';
 }
 

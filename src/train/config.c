@@ -194,6 +194,8 @@ static void unknown_section(reader *r, const place *at, const char *section)
 static bool is_choice(const char *allowed, const char *value)
 {
     size_t n = strlen(value);
+    if (strchr(value, '|'))
+        return false;
     for (const char *p = allowed; p && n; p = strchr(p, '|') ? strchr(p, '|') + 1 : NULL) {
         if (strncmp(p, value, n) == 0 && (p[n] == '|' || p[n] == '\0'))
             return true;
@@ -223,9 +225,13 @@ static void bad_choice(reader *r, const place *at, const cti_key *k, const char 
     mistake(r, at, "[%s] %s = %s: allowed: %s%s", k->section, k->name, shown(value, &b), list, hint);
 }
 
-static bool in_range(const cti_key *k, double v)
+/* Why the number is none of the key's; NULL: it is one. */
+static const char *out_of_range(const cti_key *k, double v)
 {
-    return k->open ? v > k->min && v < k->max : v >= k->min && v <= k->max;
+    bool in = k->open ? v > k->min && v < k->max : v >= k->min && v <= k->max;
+    if (in)
+        return NULL;
+    return v > 1e15 ? "too large" : "out of range"; /* "0 or more" does not name the largest */
 }
 
 /* Why the text is no value of the key; NULL: it is one. */
@@ -239,11 +245,11 @@ static const char *what_is_wrong(const cti_key *k, const char *s)
     case CTI_KEY_INT:
         if (!cti_parse_i64(s, &i))
             return "not a whole number";
-        return in_range(k, (double)i) ? NULL : "out of range";
+        return out_of_range(k, (double)i);
     case CTI_KEY_FLOAT:
         if (!cti_parse_f64(s, &f))
             return "not a number";
-        return in_range(k, f) ? NULL : "out of range";
+        return out_of_range(k, f);
     case CTI_KEY_BOOL:
         return cti_parse_bool(s, &b) ? NULL : "neither true nor false";
     case CTI_KEY_INTERVAL:

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "train/keys.h"
 
+#include <float.h>
 #include <string.h>
 
 #define FREE CTI_RESUME_FREE
 #define CHANGES CTI_RESUME_CHANGES
 #define REFUSED CTI_RESUME_REFUSED
 #define BIG 9007199254740992.0 /* 2^53: integers are exact up to here */
+#define ANY DBL_MAX            /* numbers */
 
 /* To add a key: one line here, and the place that reads it (cti_config_*). */
 const cti_key cti_keys[] = {
@@ -58,30 +60,30 @@ const cti_key cti_keys[] = {
      "of cross_entropy, in training alone"},
 
     {"optimizer", "name", CTI_KEY_CHOICE, "adamw", "sgd|adam|adamw", 0, 0, false, REFUSED, ""},
-    {"optimizer", "lr", CTI_KEY_FLOAT, "0.001", "0 or more", 0, BIG, false, CHANGES,
+    {"optimizer", "lr", CTI_KEY_FLOAT, "0.001", "0 or more", 0, ANY, false, CHANGES,
      "learning rate; the base of the schedule"},
     {"optimizer", "weight_decay", CTI_KEY_FLOAT, "", "0 or more; default 0.01 for adamw, else 0", 0,
-     BIG, false, CHANGES, "adamw: decoupled; adam, sgd: added to the gradient"},
+     ANY, false, CHANGES, "adamw: decoupled; adam, sgd: added to the gradient"},
     {"optimizer", "momentum", CTI_KEY_FLOAT, "0", "0 or more, under 1", 0, 0.999999999, false, CHANGES,
      "of sgd"},
-    {"optimizer", "dampening", CTI_KEY_FLOAT, "0", "0 or more", 0, BIG, false, CHANGES, "of sgd"},
+    {"optimizer", "dampening", CTI_KEY_FLOAT, "0", "0 or more", 0, ANY, false, CHANGES, "of sgd"},
     {"optimizer", "nesterov", CTI_KEY_BOOL, "false", "true, false", 0, 0, false, CHANGES, "of sgd"},
     {"optimizer", "beta1", CTI_KEY_FLOAT, "0.9", "0 or more, under 1", 0, 0.999999999, false, CHANGES,
      "of adam and adamw"},
     {"optimizer", "beta2", CTI_KEY_FLOAT, "0.999", "0 or more, under 1", 0, 0.999999999999, false,
      CHANGES, "of adam and adamw"},
-    {"optimizer", "eps", CTI_KEY_FLOAT, "1e-8", "0 or more", 0, BIG, false, CHANGES,
+    {"optimizer", "eps", CTI_KEY_FLOAT, "1e-8", "0 or more", 0, ANY, false, CHANGES,
      "of adam and adamw"},
 
     {"schedule", "name", CTI_KEY_CHOICE, "constant", "constant|onecycle|cosine|step", 0, 0, false,
      CHANGES, "of the learning rate, over the optimizer steps of the whole run"},
-    {"schedule", "max_lr", CTI_KEY_FLOAT, "", "over 0; default optimizer.lr", 0, BIG, true, CHANGES,
+    {"schedule", "max_lr", CTI_KEY_FLOAT, "", "over 0; default optimizer.lr", 0, ANY, true, CHANGES,
      "the peak (onecycle), the base (cosine, step)"},
     {"schedule", "pct_start", CTI_KEY_FLOAT, "0.3", "0 or more, under 1", 0, 0.999999999, false, CHANGES,
      "onecycle: the rising part"},
-    {"schedule", "div_factor", CTI_KEY_FLOAT, "25", "over 0", 0, BIG, true, CHANGES,
+    {"schedule", "div_factor", CTI_KEY_FLOAT, "25", "over 0", 0, ANY, true, CHANGES,
      "onecycle: first lr = max_lr / div_factor"},
-    {"schedule", "final_div_factor", CTI_KEY_FLOAT, "1e4", "over 0", 0, BIG, true, CHANGES,
+    {"schedule", "final_div_factor", CTI_KEY_FLOAT, "1e4", "over 0", 0, ANY, true, CHANGES,
      "onecycle: last lr = first lr / final_div_factor"},
     {"schedule", "three_phase", CTI_KEY_BOOL, "false", "true, false", 0, 0, false, CHANGES,
      "onecycle: up, down to the first lr, down to the last"},
@@ -96,11 +98,11 @@ const cti_key cti_keys[] = {
      "cosine: linear warm-up first"},
     {"schedule", "warmup_start", CTI_KEY_FLOAT, "0", "0 to 1", 0, 1, false, CHANGES,
      "cosine: warm-up begins at this part of max_lr"},
-    {"schedule", "min_lr", CTI_KEY_FLOAT, "0", "0 or more", 0, BIG, false, CHANGES,
+    {"schedule", "min_lr", CTI_KEY_FLOAT, "0", "0 or more", 0, ANY, false, CHANGES,
      "cosine: the last lr"},
     {"schedule", "step_size", CTI_KEY_INT, "1000", "1 or more", 1, BIG, false, CHANGES,
      "step: optimizer steps between cuts"},
-    {"schedule", "gamma", CTI_KEY_FLOAT, "0.1", "over 0", 0, BIG, true, CHANGES,
+    {"schedule", "gamma", CTI_KEY_FLOAT, "0.1", "over 0", 0, ANY, true, CHANGES,
      "step: the factor of each cut"},
 
     {"train", "epochs", CTI_KEY_INT, "10", "0 or more", 0, BIG, false, CHANGES,
@@ -109,7 +111,7 @@ const cti_key cti_keys[] = {
      "optimizer steps instead of epochs"},
     {"train", "accumulate", CTI_KEY_INT, "1", "1 or more", 1, BIG, false, REFUSED,
      "micro-batches per optimizer step; a window equals one big batch"},
-    {"train", "clip_norm", CTI_KEY_FLOAT, "0", "0 (off) or more", 0, BIG, false, CHANGES,
+    {"train", "clip_norm", CTI_KEY_FLOAT, "0", "0 (off) or more", 0, ANY, false, CHANGES,
      "clip the norm of all gradients together"},
     {"train", "nonfinite", CTI_KEY_CHOICE, "stop", "stop|skip", 0, 0, false, CHANGES,
      "what a NaN or Inf in loss or gradient does"},
@@ -117,7 +119,7 @@ const cti_key cti_keys[] = {
      "what decides which checkpoint is best, and early stopping"},
     {"train", "early_stop_patience", CTI_KEY_INT, "0", "0 (off) or more", 0, BIG, false, CHANGES,
      "evaluations without improvement until the run ends"},
-    {"train", "early_stop_min_delta", CTI_KEY_FLOAT, "0", "0 or more", 0, BIG, false, CHANGES,
+    {"train", "early_stop_min_delta", CTI_KEY_FLOAT, "0", "0 or more", 0, ANY, false, CHANGES,
      "what counts as improvement"},
 
     {"checkpoint", "every", CTI_KEY_INTERVAL, "1ep", "e.g. 500st, 2ep, 10min; a bare number: steps", 0,
