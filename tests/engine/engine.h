@@ -16,8 +16,12 @@ void engine_close(void); /* also: no error is pending, nothing of the tape is le
 /* A leaf of a scope that lives as long as the test. */
 ct_tensor *leaf(int64_t n, const double *v);
 ct_tensor *wanting(int64_t n, const double *v); /* the same, requiring grad */
-#define V(...) TS_LEN(((const double[]){__VA_ARGS__})), (const double[]){__VA_ARGS__}
-#define LEAF(...) leaf(V(__VA_ARGS__))
+#define V(...)                                                \
+    TS_LEN(((const double[]){__VA_ARGS__})), (const double[]) \
+    {                                                         \
+        __VA_ARGS__                                           \
+    }
+#define LEAF(...)    leaf(V(__VA_ARGS__))
 #define WANTING(...) wanting(V(__VA_ARGS__))
 
 /* The values of t. */

@@ -25,7 +25,8 @@ Test(errors, keep_the_first_one_with_where_it_was)
 
 Test(errors, of_the_application_are_recorded_as_given)
 {
-    cr_expect_eq(ct_error_raise(ctx, CT_EDATA, "my_forward", "sample %d is %s", 7, "odd"), CT_EDATA);
+    cr_expect_eq(ct_error_raise(ctx, CT_EDATA, "my_forward", "sample %d is %s", 7, "odd"),
+                 CT_EDATA);
     cr_expect_str_eq(ct_error_get(ctx)->where, "my_forward");
     cr_expect_str_eq(ct_error_get(ctx)->text, "sample 7 is odd");
     ct_error_clear(ctx);
@@ -232,7 +233,8 @@ Test(contexts, refuse_options_they_do_not_know)
         const char *device;
         int threads, code;
         const char *part;
-    } all[] = {{"gpu", 0, CT_EINVAL, "gpu"}, {"cpu", -1, CT_EINVAL, "-1"}, {"", 0, CT_EINVAL, "auto"}};
+    } all[] = {
+        {"gpu", 0, CT_EINVAL, "gpu"}, {"cpu", -1, CT_EINVAL, "-1"}, {"", 0, CT_EINVAL, "auto"}};
     for (int i = 0; i < TS_LEN(all); i++) {
         ct_ctx_opts o = ct_ctx_defaults();
         o.device = all[i].device;

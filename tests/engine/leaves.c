@@ -75,8 +75,9 @@ Test(leaves, grad_fn_has_pytorchs_name)
     static const struct {
         const char *name;
         ct_tensor *(*fn)(ct_tensor *);
-    } all[] = {{"ReluBackward0", ct_relu}, {"ExpBackward0", ct_exp},   {"NegBackward0", ct_neg},
-               {"TanhBackward0", ct_tanh}, {"SqrtBackward0", ct_sqrt}, {"CloneBackward0", ct_clone}};
+    } all[] = {{"ReluBackward0", ct_relu}, {"ExpBackward0", ct_exp},
+               {"NegBackward0", ct_neg},   {"TanhBackward0", ct_tanh},
+               {"SqrtBackward0", ct_sqrt}, {"CloneBackward0", ct_clone}};
     for (int i = 0; i < TS_LEN(all); i++) {
         ct_tensor *y = all[i].fn(a);
         cr_assert(y != NULL, "%s: %s", all[i].name, ct_error_get(ctx)->text);

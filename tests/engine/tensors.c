@@ -243,7 +243,8 @@ Test(tensors, survive_each_allocation_failing)
 
 Test(tensors, of_a_context_that_cannot_be_made_are_no_concern)
 {
-    /* Each allocation of a context's own start fails in turn, through the application's allocator. */
+    /* Each allocation of a context's own start fails in turn, through the application's
+     * allocator. */
     for (int n = 1; n < 200; n++) {
         starve_after = n - 1;
         starve_live = 0;

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Makes behaviours.safetensors: what PyTorch does at kinks, ties, NaN and edges, and 100-step optimizer and schedule
-trajectories. tests/ops/semantics*.c and tests/train/curves_optim.c hold ctrain to it.
+"""Makes behaviours.safetensors: what PyTorch does at kinks, ties, NaN and edges, and what its
+optimizers and schedules do over 100 steps. tests/ops/semantics*.c and tests/train/curves_optim.c
+hold ctrain to it.
 
     tests/golden/behaviours.py
 """
@@ -90,7 +91,8 @@ def pools():
 
 def softmaxes():
     for name, x in {"all_minus_inf": f64(-INF, -INF), "one_minus_inf": f64(-INF, 1, 2),
-                    "plus_inf": f64(INF, 1), "nan": f64(NAN, 1), "large": f64(1000, 1001, 0)}.items():
+                    "plus_inf": f64(INF, 1), "nan": f64(NAN, 1),
+                    "large": f64(1000, 1001, 0)}.items():
         dy = torch.arange(1, len(x) + 1, dtype=torch.float64)
         record(f"softmax_{name}", x, lambda t: F.softmax(t, 0), dy)
         record(f"log_softmax_{name}", x, lambda t: F.log_softmax(t, 0), dy)
@@ -108,7 +110,8 @@ def cross_entropies():
     for r in ("none", "sum", "mean"):
         record(f"ce_plain_{r}", x, lambda t: F.cross_entropy(t, y, reduction=r))
         record(f"ce_weight_{r}", x, lambda t: F.cross_entropy(t, y, w, reduction=r))
-        record(f"ce_smooth_{r}", x, lambda t: F.cross_entropy(t, y, reduction=r, label_smoothing=.1))
+        record(f"ce_smooth_{r}", x, lambda t: F.cross_entropy(t, y, reduction=r,
+                                                              label_smoothing=.1))
         record(f"ce_both_{r}", x, lambda t: F.cross_entropy(t, y, w, reduction=r,
                                                             label_smoothing=.1))
         record(f"ce_all_ignored_{r}", x, lambda t: F.cross_entropy(t, none_left, reduction=r))

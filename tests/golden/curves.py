@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Makes curves.safetensors: 20 training steps of two nets on the digits, by PyTorch in f64. tests/train/curves.c
-trains the same in ctrain.
+"""Makes curves.safetensors: 20 training steps of two nets on the digits, by PyTorch in f64.
+tests/train/curves.c trains the same in ctrain.
 
     tests/golden/curves.py
 """
@@ -61,7 +61,8 @@ def conv(images, labels, order):
     # Windows of three micro-batches; each fifth one is short: two, the second of 5 samples.
     sizes = [([8, 5, 0] if step % 5 == 4 else [8, 8, 8]) for step in range(STEPS)]
     picked = order[-sum(map(sum, sizes)):]
-    OUT["conv/x"], OUT["conv/y"], OUT["conv/sizes"] = images[picked], labels[picked], torch.tensor(sizes)
+    OUT["conv/x"], OUT["conv/y"] = images[picked], labels[picked]
+    OUT["conv/sizes"] = torch.tensor(sizes)
     optim = torch.optim.AdamW(net.parameters(), lr=1e-3, weight_decay=0.01)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optim, max_lr=0.02, total_steps=STEPS)
     record("conv", 0, net)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Prints every op and its cases as JSON: what make.py reads. `--dump-cases` is taken and means that. */
+/* Prints every op and its cases as JSON: what make.py reads. */
+ * that. */
 #include "base/json.h"
 #include "base/mem.h"
 #include "support/support.h"

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Makes tests/golden/ops/OP.safetensors: inputs, outputs and gradients of each case in the op table, by PyTorch
-in f64.
+"""Makes tests/golden/ops/OP.safetensors: inputs, outputs and gradients of each case in the op table,
+by PyTorch in f64.
 
-    tests/golden/make.py BUILD/tests/dump_cases [OP ...]
+    ninja -C BUILD tests/dump-cases && tests/golden/make.py BUILD/tests/dump-cases [OP ...]
 
-A new op is one line in OPS: i are the inputs (None where absent), a the case's arguments, whose meaning
-stands above the cases in the op's file.
+A new op is one line in OPS: i are the inputs (None where absent), a the case's arguments, whose
+meaning stands above the cases in the op's file.
 """
 import json
 import pathlib
@@ -53,8 +53,8 @@ def batch_norm(i, a):
 
 
 def conv2d(i, a):
-    padding = "same" if a[7] else tuple(ints(a, 2, 2))
-    return F.conv2d(i[0], i[1], i[2], tuple(ints(a, 0, 2)), padding, tuple(ints(a, 4, 2)), int(a[6]))
+    padding = "same" if a[7] else ints(a, 2, 2)
+    return F.conv2d(i[0], i[1], i[2], ints(a, 0, 2), padding, ints(a, 4, 2), int(a[6]))
 
 
 def max_pool2d(i, a):
@@ -178,7 +178,7 @@ def run_case(op, case, out, names):
     if not wants:
         return
     if not y.requires_grad:
-        sys.exit(f"{op['name']}, '{key}': PyTorch gives no gradient, the op table says there is one")
+        sys.exit(f"{op['name']}, '{key}': PyTorch gives no gradient, the op table says it has one")
     names.add(y.grad_fn.name())
     dy = np.random.RandomState(seed + 99).standard_normal(tuple(y.shape)).astype(np.float32)
     dy = torch.tensor(dy, dtype=torch.float64)

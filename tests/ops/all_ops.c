@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One Criterion test per op, and the table of what was checked. CT_OP=relu runs one op, CT_CHECK=diff one
- * check. */
+/* One Criterion test per op, and the table of what was checked. CT_OP=relu runs one op,
+ * CT_CHECK=diff one check. */
 #define _POSIX_C_SOURCE 200809L
 #include "harness.h"
 
@@ -99,8 +99,8 @@ static void print_table(const row *rows, int n)
     printf("%-20s %5d", "all", cases);
     for (int k = 0; k < H_CHECKS; k++)
         printf(" %7d", total[k]);
-    printf("\n%d ops x %d checks, %d cases: %d assertions, %d failed%s\n", finished, H_CHECKS, cases,
-           all, failed, finished < n ? "; NOT ALL OPS FINISHED" : "");
+    printf("\n%d ops x %d checks, %d cases: %d assertions, %d failed%s\n", finished, H_CHECKS,
+           cases, all, failed, finished < n ? "; NOT ALL OPS FINISHED" : "");
     fflush(stdout);
 }
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What goes wrong around an op: missing inputs, pending errors, memory that runs out; and what it leaves. */
+/* What goes wrong around an op: missing inputs, pending errors, memory that runs out; and what
+ * it leaves. */
 #include "harness.h"
 
 #include <stdio.h>
@@ -87,11 +88,13 @@ void h_check_pending(harness *h)
         ct_tensor *y = h_call(h, ctx, l.arg);
         ct_counters b = ct_ctx_counters(ctx);
         h_expect(h, !y, "a result under a pending error");
-        h_expect(h, ct_error_code(ctx) == CT_EDATA &&
-                        !strcmp(ct_error_get(ctx)->text, "the first error"),
+        h_expect(h,
+                 ct_error_code(ctx) == CT_EDATA &&
+                     !strcmp(ct_error_get(ctx)->text, "the first error"),
                  "the pending error became \"%s\"", ct_error_get(ctx)->text);
-        h_expect(h, a.live_tensors == b.live_tensors && a.live_nodes == b.live_nodes &&
-                        a.allocs == b.allocs,
+        h_expect(h,
+                 a.live_tensors == b.live_tensors && a.live_nodes == b.live_nodes &&
+                     a.allocs == b.allocs,
                  "work was done under a pending error");
         ct_error_clear(ctx);
     }
@@ -108,15 +111,16 @@ done:
 static bool expect_level(harness *h, ct_ctx *ctx, ct_counters was, const char *after)
 {
     ct_counters is = ct_ctx_counters(ctx);
-    return h_expect(h, is.live_tensors == was.live_tensors && is.live_nodes == was.live_nodes &&
-                           is.live_blocks == was.live_blocks && is.live_bytes == was.live_bytes &&
-                           is.saved_bytes == was.saved_bytes,
-                    "%s: tensors %lld, nodes %lld, blocks %lld, bytes %lld, saved bytes %lld more "
-                    "than before", after, (long long)(is.live_tensors - was.live_tensors),
-                    (long long)(is.live_nodes - was.live_nodes),
-                    (long long)(is.live_blocks - was.live_blocks),
-                    (long long)(is.live_bytes - was.live_bytes),
-                    (long long)(is.saved_bytes - was.saved_bytes));
+    return h_expect(
+        h,
+        is.live_tensors == was.live_tensors && is.live_nodes == was.live_nodes &&
+            is.live_blocks == was.live_blocks && is.live_bytes == was.live_bytes &&
+            is.saved_bytes == was.saved_bytes,
+        "%s: tensors %lld, nodes %lld, blocks %lld, bytes %lld, saved bytes %lld more "
+        "than before",
+        after, (long long)(is.live_tensors - was.live_tensors),
+        (long long)(is.live_nodes - was.live_nodes), (long long)(is.live_blocks - was.live_blocks),
+        (long long)(is.live_bytes - was.live_bytes), (long long)(is.saved_bytes - was.saved_bytes));
 }
 
 /* ---- allocations failing ---- */
@@ -164,8 +168,8 @@ static bool fail_once(harness *h, ct_ctx *ctx, h_data *d, ct_dtype dtype, uint64
     return reached;
 }
 
-/* The first use of an op makes primitives and grows tables: those can fail too. Levels may rise by a
- * cache's entry, so codes alone are looked at. False once there is no n-th allocation. */
+/* The first use of an op makes primitives and grows tables: those can fail too. Levels may rise
+ * by a cache's entry, so codes alone are looked at. False once there is no n-th allocation. */
 static bool fail_fresh(harness *h, const h_data *d, uint64_t n)
 {
     ct_ctx *ctx = ts_ctx(CT_F32, true);

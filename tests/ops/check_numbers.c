@@ -10,8 +10,8 @@
 
 static const ts_array *entry(const harness *h, const char *what, int i)
 {
-    return i < 0 ? ts_golden_get(h->golden, "%s/%s", h->c->name, what)
-                 : ts_golden_get(h->golden, "%s/%s%d", h->c->name, what, i);
+    return i < 0 ? ts_golden_get(h->golden, "%s/%s", h->c->name, what) :
+                   ts_golden_get(h->golden, "%s/%s%d", h->c->name, what, i);
 }
 
 static void against_golden(harness *h, ct_ctx *ctx, ct_dtype dtype, h_data *d)
@@ -61,8 +61,10 @@ void h_check_golden(harness *h)
     ts_case_signature(h->c, signature, sizeof(signature));
     const char *made_from = ts_golden_meta(h->golden, h->c->name);
     if (!h_expect(h, made_from != NULL, "the case isn't in the golden file: run make.py") ||
-        !h_expect(h, !strcmp(made_from, signature), "the golden file is of another form of this "
-                  "case (%s; now %s): run make.py", made_from, signature))
+        !h_expect(h, !strcmp(made_from, signature),
+                  "the golden file is of another form of this "
+                  "case (%s; now %s): run make.py",
+                  made_from, signature))
         return;
     h_data d = {0};
     for (int i = 0; i < CT_CASE_MAX_IN; i++) {
@@ -83,8 +85,8 @@ void h_check_golden(harness *h)
 
 /* ---- finite differences ---- */
 
-#define EPS 1e-6
-#define ALL_UP_TO 160 /* elements; beyond that random directions */
+#define EPS        1e-6
+#define ALL_UP_TO  160 /* elements; beyond that random directions */
 #define DIRECTIONS 24
 
 static bool eval(const harness *h, h_data *d, ts_array *y)
@@ -133,8 +135,8 @@ static void diff_input(harness *h, h_data *d, int i, const ts_array *dx, double 
         double allowed = 1e-6 * fabs(got) + 2e-7 * scale * (all ? 1 : sqrt((double)n));
         if (!h_expect(h, ran && fabs(got - want) <= allowed,
                       "input %d, %s %lld: backward says %.12g, finite differences %.12g "
-                      "(allowed %.3g)", i, all ? "element" : "direction", (long long)k, want, got,
-                      allowed))
+                      "(allowed %.3g)",
+                      i, all ? "element" : "direction", (long long)k, want, got, allowed))
             break;
     }
     ts_array_free(&v);
@@ -183,8 +185,8 @@ static void f32_equals_f64(harness *h, const char *what)
     h_data_free(&d);
 }
 
-/* Every size above 1 becomes another odd one, equal sizes equal ones. Convolution and pooling: batch,
- * height and width of the images alone. The op may refuse the result: then the next way. */
+/* Every size above 1 becomes another odd one, equal sizes equal ones. Convolution and pooling:
+ * batch, height and width of the images alone. The op may refuse the result: then the next way. */
 static bool enlarge(const ct_case *c, int way, ct_case *out)
 {
     *out = *c;

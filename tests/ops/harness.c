@@ -8,9 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-const char *const h_check_names[H_CHECKS] = {"golden", "diff",    "f32=f64", "strided",
-                                             "accum",  "modes",   "null",    "pending",
-                                             "alloc",  "leak",    "steady",  "empty"};
+const char *const h_check_names[H_CHECKS] = {"golden", "diff",  "f32=f64", "strided",
+                                             "accum",  "modes", "null",    "pending",
+                                             "alloc",  "leak",  "steady",  "empty"};
 
 void h_open(harness *h, const ct_op *op, bool quiet)
 {

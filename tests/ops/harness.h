@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The op harness: every op of the table, every case of it, every check. An op's author writes cases and one
- * line in make.py, nothing here. */
+/* The op harness: every op of the table, every case of it, every check. An op's author writes
+ * cases and one line in make.py, nothing here. */
 #ifndef TESTS_OPS_HARNESS_H
 #define TESTS_OPS_HARNESS_H
 
@@ -27,16 +27,16 @@ extern const char *const h_check_names[H_CHECKS];
 /* The state of the harness on one op. */
 typedef struct harness {
     const ct_op *op;
-    const ct_case *c; /* the case in hand */
-    h_check check;    /* the check in hand */
-    ct_ctx *f64, *f32; /* contexts without caches */
+    const ct_case *c;                /* the case in hand */
+    h_check check;                   /* the check in hand */
+    ct_ctx *f64, *f32;               /* contexts without caches */
     ct_ctx *cached_f64, *cached_f32; /* with; made when needed */
-    ts_golden *golden; /* NULL: none; golden_msg says why */
+    ts_golden *golden;               /* NULL: none; golden_msg says why */
     char golden_msg[256];
     int done[H_CHECKS], failed[H_CHECKS];
-    bool quiet;        /* planted faults: failures are counted, not reported */
+    bool quiet;                /* planted faults: failures are counted, not reported */
     char first[H_CHECKS][512]; /* the first failure of each check */
-    const char *log;   /* file for breadcrumbs and rows; NULL: none */
+    const char *log;           /* file for breadcrumbs and rows; NULL: none */
 } harness;
 
 void h_open(harness *h, const ct_op *op, bool quiet);
@@ -73,7 +73,8 @@ typedef struct h_leaves {
 bool h_leaves_make(ct_ctx *ctx, const h_data *d, ct_dtype dtype, h_layout layout, unsigned wants,
                    h_leaves *out);
 void h_leaves_free(h_leaves *l);
-/* The gradient of input i in logical order; .v NULL: none. Outside the window it must be 0: else *stray. */
+/* The gradient of input i in logical order; .v NULL: none. Outside the window it must be 0: else
+ * *stray. */
 ts_array h_leaf_grad(ct_ctx *ctx, const h_leaves *l, const h_data *d, int i, bool *stray);
 /* The op's call at a fixed random position. */
 ct_tensor *h_call(const harness *h, ct_ctx *ctx, ct_tensor *const *in);

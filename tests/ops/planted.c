@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The harness tested: a check that can't fail is a defect. Each check gets an op with a fault that it
- * must find, and the same op without the fault, which it must pass. */
+/* The harness tested: a check that can't fail is a defect. Each check gets an op with a fault
+ * that it must find, and the same op without the fault, which it must pass. */
 #include "harness.h"
 
 #include <criterion/criterion.h>
@@ -44,7 +44,8 @@ static int twice_backward(cti_node *n)
     if (!dx)
         return ct_error_code(cti_node_ctx(n));
     double k = fault == WRONG_SIGN ? -2 : fault == FROZEN ? 0 : 2;
-    return cti_be(n)->ew->affine(cti_stream(n), dx, fault == NO_BETA ? 0 : beta, cti_dy(n, 0), k, 0);
+    return cti_be(n)->ew->affine(cti_stream(n), dx, fault == NO_BETA ? 0 : beta, cti_dy(n, 0), k,
+                                 0);
 }
 
 static const ct_case twice_cases[] = {

@@ -64,8 +64,8 @@ Test(semantics, sigmoid_silu_tanh_and_exp_saturate_without_nan)
 
 Test(semantics, f32_kinks_and_tails_are_those_of_f64)
 {
-    static ct_tensor *(*const fns[])(ct_tensor *) = {ct_relu, ct_sigmoid, ct_silu, ct_tanh, ct_abs,
-                                                     ct_sqrt};
+    static ct_tensor *(*const fns[])(ct_tensor *) = {ct_relu, ct_sigmoid, ct_silu,
+                                                     ct_tanh, ct_abs,     ct_sqrt};
     const double v[] = {-INFINITY, -100, -20, -1, -0.0, 0, 1, 20, 100, INFINITY, NAN};
     ct_tensor *a = ts_param(sem_ctx, ts_vec(sem_ctx, CT_F64, TS_LEN(v), v));
     ct_tensor *b = ts_param(sem_ctx, ts_vec(sem_ctx, CT_F32, TS_LEN(v), v));
@@ -145,7 +145,8 @@ Test(semantics, max_pool_gives_the_gradient_to_the_first_maximum)
 {
     ct_tensor *tie = sem_x("pool_tie"), *overlap = sem_x("pool_overlap");
     sem_expect("pool_tie", tie, ct_max_pool2d(tie, ct_pool2d_defaults(2)), NULL);
-    sem_expect("pool_overlap", overlap, ct_max_pool2d(overlap, pool(2, 1, 0, 1, false, true)), NULL);
+    sem_expect("pool_overlap", overlap, ct_max_pool2d(overlap, pool(2, 1, 0, 1, false, true)),
+               NULL);
 }
 
 Test(semantics, max_pool_lets_nan_win_and_never_takes_padding)
@@ -168,8 +169,8 @@ Test(semantics, pools_have_pytorchs_sizes_divisors_and_windows)
         snprintf(name, sizeof(name), "max_%d_%d_%d_%d_%d", (int)r[0], (int)r[1], (int)r[2],
                  (int)r[3], (int)r[4]);
         ct_tensor *x = sem_x(name);
-        ct_pool2d_opts o = pool((int64_t)r[0], (int64_t)r[1], (int64_t)r[2], (int64_t)r[3],
-                                r[4] != 0, true);
+        ct_pool2d_opts o =
+            pool((int64_t)r[0], (int64_t)r[1], (int64_t)r[2], (int64_t)r[3], r[4] != 0, true);
         sem_expect(name, x, ct_max_pool2d(x, o), NULL);
         for (int count = 0; r[3] == 1 && count < 2; count++) {
             snprintf(name, sizeof(name), "avg_%d_%d_%d_%d_%d", (int)r[0], (int)r[1], (int)r[2],

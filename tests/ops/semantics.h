@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the tests of PyTorch's behaviours share: a context in f64, the golden file, and one comparison. */
+/* What the tests of PyTorch's behaviours share: a context in f64, the golden file, and one
+ * comparison. */
 #ifndef TESTS_OPS_SEMANTICS_H
 #define TESTS_OPS_SEMANTICS_H
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* PyTorch's behaviours of softmax, cross entropy and batch norm. Values: tests/golden/behaviours.py. */
+/* PyTorch's behaviours of softmax, cross entropy and batch norm. Values:
+ * tests/golden/behaviours.py. */
 #include "semantics.h"
 
 #include <math.h>
@@ -177,10 +178,10 @@ Test(norms, batch_norm_normalises_with_the_biased_and_keeps_the_unbiased_varianc
             static const char *const what[] = {"y", "mean", "var"};
             for (int k = 0; k < 3; k++) {
                 ts_array a = ts_values(sem_ctx, got[k]);
-                ts_expect_close(what[k], &a,
-                                ts_golden_must_get(sem_golden, "bn_%s_%d/%s", all[i].name, step,
-                                                   what[k]),
-                                (ts_tol){1e-11, 1e-13});
+                ts_expect_close(
+                    what[k], &a,
+                    ts_golden_must_get(sem_golden, "bn_%s_%d/%s", all[i].name, step, what[k]),
+                    (ts_tol){1e-11, 1e-13});
                 ts_array_free(&a);
             }
         }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Helpers of the tests: arrays of doubles, golden files, comparison, random numbers, contexts. Memory
- * is malloc's; running out of it ends the test. */
+/* Helpers of the tests: arrays of doubles, golden files, comparison, random numbers, contexts.
+ * Memory is malloc's; running out of it ends the test. */
 #ifndef TESTS_SUPPORT_H
 #define TESTS_SUPPORT_H
 
@@ -34,7 +34,8 @@ const char *ts_array_describe(const ts_array *a, char *buf, size_t cap);
 
 /* A leaf with a's values in dtype; owned by the caller. NULL on error (in the context). */
 ct_tensor *ts_tensor(ct_ctx *ctx, ct_dtype dtype, const ts_array *a);
-/* The values of t; .v is NULL when t is or when reading failed (then the error is in the context). */
+/* The values of t; .v is NULL when t is or when reading failed (then the error is in the
+ * context). */
 ts_array ts_values(ct_ctx *ctx, const ct_tensor *t);
 /* A leaf of literals: ts_vec(ctx, CT_F64, 3, (double[]){1, 2, 3}). */
 ct_tensor *ts_vec(ct_ctx *ctx, ct_dtype dtype, int64_t n, const double *v);
@@ -49,11 +50,11 @@ typedef struct ts_tol {
 } ts_tol;
 
 #define TS_EXACT ((ts_tol){0, 0})
-#define TS_F64 ((ts_tol){1e-10, 1e-12})
-#define TS_F32 ((ts_tol){1e-5, 1e-6})
+#define TS_F64   ((ts_tol){1e-10, 1e-12})
+#define TS_F32   ((ts_tol){1e-5, 1e-6})
 
-/* NaN equals NaN, an infinity itself. Shapes must be equal. On a difference false, and `msg` says which
- * element: "element [1,2]: got 3, want 4 (12 of 20 differ, tolerance ...)". */
+/* NaN equals NaN, an infinity itself. Shapes must be equal. On a difference false, and `msg`
+ * says which element: "element [1,2]: got 3, want 4 (12 of 20 differ, tolerance ...)". */
 bool ts_close(const ts_array *got, const ts_array *want, ts_tol tol, char *msg, size_t cap);
 bool ts_close_values(const ts_array *got, int64_t n, const double *want, ts_tol tol, char *msg,
                      size_t cap);
@@ -66,8 +67,8 @@ bool ts_expect_error(ct_ctx *ctx, int code, const char *part, ...);
 /* Nothing is pending; else fails the test with the text. */
 bool ts_expect_ok(ct_ctx *ctx, const char *what);
 
-/* ---- random numbers ---- Not ctrain's: splitmix64. All values are f32 exactly, so that f32 and f64
- * runs start equal. */
+/* ---- random numbers ---- Not ctrain's: splitmix64. All values are f32 exactly, so that f32 and
+ * f64 runs start equal. */
 uint64_t ts_hash(const char *text, uint64_t seed);
 uint64_t ts_next(uint64_t *state);
 double ts_uniform(uint64_t *state); /* [0, 1) */
@@ -82,7 +83,7 @@ typedef struct ts_golden ts_golden;
 ts_golden *ts_golden_open(const char *file, char *msg, size_t cap);
 /* Fails the test when it can't. */
 ts_golden *ts_golden_must_open(const char *file);
-void ts_golden_close(ts_golden *g); /* NULL is fine */
+void ts_golden_close(ts_golden *g);                              /* NULL is fine */
 const char *ts_golden_meta(const ts_golden *g, const char *key); /* borrowed; NULL: absent */
 int ts_golden_count(const ts_golden *g);
 const char *ts_golden_name(const ts_golden *g, int i);
@@ -91,7 +92,8 @@ const ts_array *ts_golden_get(const ts_golden *g, const char *name, ...) CT_PRIN
 /* The same; a missing one fails the test and gives an empty array, never NULL. */
 const ts_array *ts_golden_must_get(const ts_golden *g, const char *name, ...) CT_PRINTF(2, 3);
 
-/* What a golden entry was made from, "arg=... in=normal[2,3] ...": when it isn't equal, the file is stale. */
+/* What a golden entry was made from, "arg=... in=normal[2,3] ...": when it isn't equal, the file
+ * is stale. */
 void ts_case_signature(const ct_case *c, char *buf, size_t cap);
 const char *ts_kind_name(ct_case_kind kind);
 

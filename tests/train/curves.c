@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* 20 steps of training equal PyTorch's: in f64 losses and every parameter and buffer to 1e-9, in f32 losses
- * to 1e-4. What PyTorch did: tests/golden/curves.py. */
+/* 20 steps of training equal PyTorch's: in f64 losses and every parameter and buffer to 1e-9, in
+ * f32 losses to 1e-4. What PyTorch did: tests/golden/curves.py. */
 #include "curves_base.h"
 
 #include <math.h>

@@ -11,8 +11,7 @@ static void load_weights(curve *c)
     cr_assert(c->n_state > 0 && c->n_state <= CURVE_MAX_STATE, "%d tensors in the net", c->n_state);
     CURVE_OK(c, ct_scope_begin(c->ctx, CT_SCOPE_NO_GRAD));
     for (int i = 0; i < c->n_state; i++) {
-        const ts_array *w =
-            ts_golden_must_get(c->golden, "%s/0/%s", c->name, c->state[i].name);
+        const ts_array *w = ts_golden_must_get(c->golden, "%s/0/%s", c->name, c->state[i].name);
         ct_tensor *from = ts_tensor(c->ctx, w->dtype, w);
         CURVE_OK(c, ct_tensor_copy(c->ctx, c->state[i].tensor, from));
         ct_tensor_release(from);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the training curves share: nets, weights and batches from tests/golden/curves.safetensors. */
+/* What the training curves share: nets, weights and batches from
+ * tests/golden/curves.safetensors. */
 #ifndef TESTS_TRAIN_CURVES_BASE_H
 #define TESTS_TRAIN_CURVES_BASE_H
 
@@ -8,7 +9,7 @@
 #include <ctrain/nn.h>
 #include <ctrain/optim.h>
 
-#define CURVE_STEPS 20
+#define CURVE_STEPS     20
 #define CURVE_MAX_STATE 32
 
 typedef struct curve {

@@ -36,9 +36,9 @@ static const setting settings[] = {
 static ct_optim *make(ct_ctx *ctx, const setting *s, ct_tensor *p)
 {
     ct_named_tensor named = {.name = "p", .tensor = p};
-    ct_optim *o = s->kind == 's'   ? ct_sgd_new(ctx, &named, 1, s->sgd)
-                  : s->kind == 'a' ? ct_adam_new(ctx, &named, 1, s->adam)
-                                   : ct_adamw_new(ctx, &named, 1, s->adam);
+    ct_optim *o = s->kind == 's' ? ct_sgd_new(ctx, &named, 1, s->sgd) :
+                  s->kind == 'a' ? ct_adam_new(ctx, &named, 1, s->adam) :
+                                   ct_adamw_new(ctx, &named, 1, s->adam);
     cr_assert(o != NULL, "%s: %s", s->name, ct_error_get(ctx)->text);
     return o;
 }
@@ -88,9 +88,9 @@ Test(optimizers, leave_a_parameter_without_gradient_alone)
         ct_tensor *q = ts_param(ctx, ts_vec(ctx, CT_F64, 1, v));
         ct_named_tensor both[2] = {{.name = "p", .tensor = p}, {.name = "q", .tensor = q}};
         const setting *s = &settings[i];
-        ct_optim *o = s->kind == 's'   ? ct_sgd_new(ctx, both, 2, s->sgd)
-                      : s->kind == 'a' ? ct_adam_new(ctx, both, 2, s->adam)
-                                       : ct_adamw_new(ctx, both, 2, s->adam);
+        ct_optim *o = s->kind == 's' ? ct_sgd_new(ctx, both, 2, s->sgd) :
+                      s->kind == 'a' ? ct_adam_new(ctx, both, 2, s->adam) :
+                                       ct_adamw_new(ctx, both, 2, s->adam);
         cr_assert(o != NULL);
         ct_tensor *grad = ts_vec(ctx, CT_F64, 1, v);
         for (int k = 0; k < 3; k++) {
@@ -153,7 +153,8 @@ Test(optimizers, apply_nothing_when_a_gradient_the_loss_or_the_weight_is_bad)
             cr_expect(!ct_tensor_set_grad(ctx, p, grad));
             cr_expect(!ct_optim_step(ctx, o, s), "%s", ct_error_get(ctx)->text);
             cr_expect(!ct_optim_result(ctx, o, &r));
-            cr_expect(r.nonfinite == all[k].nonfinite && r.empty == all[k].empty, "%s", all[k].what);
+            cr_expect(r.nonfinite == all[k].nonfinite && r.empty == all[k].empty, "%s",
+                      all[k].what);
             cr_expect(r.applied == 0 && r.skipped == k + 1, "%s", all[k].what);
             ts_expect_values(all[k].what, ctx, p, 2, (double[]){1, 2}, TS_EXACT);
             ct_tensor_release(grad);
@@ -213,7 +214,8 @@ static void expect_schedule(const ts_golden *g, const char *name, const ct_sched
         got.v[2 * k + 1] = ct_schedule_momentum(s, k);
     }
     ts_expect_close(name, &got, want, (ts_tol){1e-12, 1e-14});
-    cr_expect_eq(ct_schedule_lr(s, s->total + 5), got.v[2 * s->total - 2], "%s, past its end", name);
+    cr_expect_eq(ct_schedule_lr(s, s->total + 5), got.v[2 * s->total - 2], "%s, past its end",
+                 name);
     ts_array_free(&got);
 }
 
