@@ -429,28 +429,19 @@ static void find_model(reader *r, const cti_ini *ini, const char *const *overrid
 
 /* ---- rules between keys ---- */
 
-static bool is_device(const char *s)
-{
-    size_t digits = strncmp(s, "cuda:", 5) == 0 ? strspn(s + 5, "0123456789") : 0;
-    if (strcmp(s, "auto") == 0 || strcmp(s, "cpu") == 0 || strcmp(s, "cuda") == 0)
-        return true;
-    return digits > 0 && digits < 4 && s[5 + digits] == '\0';
-}
-
 static void check_run(reader *r)
 {
     const cti_value *name = cti_config_value(r->c, "run", "name");
     const cti_value *device = cti_config_value(r->c, "run", "device");
     place at;
     brief b;
-    if (*name->text == '\0' || strlen(name->text) > 200 || strchr(name->text, '/') ||
-        name->text[0] == '.' || strchr(name->text, '\n')) {
+    if (!cti_is_run_name(name->text)) {
         place_of(r, &at, name, "run", "name");
         mistake(r, &at, "[run] name = %s: not the name of a folder; give 1 to 200 characters without "
                         "'/' that don't begin with '.'",
                 shown(name->text, &b));
     }
-    if (!is_device(device->text)) {
+    if (!cti_is_device(device->text)) {
         place_of(r, &at, device, "run", "device");
         mistake(r, &at, "[run] device = %s: allowed: auto cpu cuda cuda:N", shown(device->text, &b));
     }
@@ -556,32 +547,41 @@ static ct_config *config_new(const char *path, const ct_model_def *const *models
     return c;
 }
 
-ct_config *ct_config_load(const char *path, const char *const *overrides, int n_overrides,
-                          const ct_model_def *const *models, ct_error *err)
+ct_config *cti_config_parse(const char *path, const char *text, size_t bytes,
+                            const char *const *overrides, int n_overrides,
+                            const ct_model_def *const *models, ct_error *err)
 {
-    void *text = NULL;
-    size_t bytes = 0;
     cti_ini *ini = NULL;
     reader r = {.c = config_new(path, models), .err = err};
     if (!r.c) {
         cti_fail(err, CT_ENOMEM, "out of memory for a config");
         return NULL;
     }
-    if (path && cti_file_read(r.c->mem, path, CT_ECONFIG, &text, &bytes, err) < 0) {
-        ct_config_free(r.c);
-        return NULL;
-    }
-    if (path && cti_ini_parse(r.c->mem, text, bytes, syntax_mistake, &r, &ini) == CT_ENOMEM)
+    if (text && cti_ini_parse(r.c->mem, text, bytes, syntax_mistake, &r, &ini) == CT_ENOMEM)
         r.no_memory = true;
     if (!r.no_memory)
         take_all(&r, ini, overrides, n_overrides);
     cti_ini_free(ini);
-    cti_free(r.c->mem, text);
     if (report(&r) < 0) {
         ct_config_free(r.c);
         return NULL;
     }
     return r.c;
+}
+
+ct_config *ct_config_load(const char *path, const char *const *overrides, int n_overrides,
+                          const ct_model_def *const *models, ct_error *err)
+{
+    cti_mem *mem = cti_mem_new(NULL);
+    void *text = NULL;
+    size_t bytes = 0;
+    ct_config *c = NULL;
+    if (!mem)
+        cti_fail(err, CT_ENOMEM, "out of memory for a config");
+    else if (!path || cti_file_read(mem, path, CT_ECONFIG, &text, &bytes, err) == CT_OK)
+        c = cti_config_parse(path, text, bytes, overrides, n_overrides, models, err);
+    cti_mem_free(mem, NULL, NULL);
+    return c;
 }
 
 void ct_config_free(ct_config *c)

@@ -31,5 +31,7 @@ bool cti_parse_i64(const char *s, int64_t *out);
 bool cti_parse_f64(const char *s, double *out); /* finite alone; '.' whatever the locale */
 bool cti_parse_bool(const char *s, bool *out);
 bool cti_parse_interval(const char *s, cti_interval *out);
+bool cti_is_device(const char *s);   /* auto, cpu, cuda, cuda:N */
+bool cti_is_run_name(const char *s); /* may begin a folder's name */
 
 #endif

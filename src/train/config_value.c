@@ -83,6 +83,22 @@ bool cti_parse_interval(const char *s, cti_interval *out)
     return false;
 }
 
+bool cti_is_device(const char *s)
+{
+    size_t digits = strncmp(s, "cuda:", 5) == 0 ? strspn(s + 5, "0123456789") : 0;
+    if (strcmp(s, "auto") == 0 || strcmp(s, "cpu") == 0 || strcmp(s, "cuda") == 0)
+        return true;
+    return digits > 0 && digits < 4 && s[5 + digits] == '\0';
+}
+
+bool cti_is_run_name(const char *s)
+{
+    size_t n = 0;
+    while (s[n] && s[n] != '/' && (unsigned char)s[n] >= 0x20 && s[n] != 0x7f)
+        n++;
+    return n > 0 && n <= 200 && s[n] == '\0' && s[0] != '.';
+}
+
 /* ---- reading ---- */
 
 cti_value *cti_config_value(const ct_config *c, const char *section, const char *name)

@@ -34,7 +34,7 @@ refused 2 "holds a run with checkpoints; go on with it by --resume"
 run good.ini --set run.dir=r --resume
 rc 0
 has out "this run is done"
-has out "train.steps"
+has out "to go on, raise train."
 run good.ini --resume=r --set train.steps=8 -v
 rc 0
 has out "step 8/8"
