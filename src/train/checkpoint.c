@@ -69,50 +69,59 @@ static void list_file(manifest *mf, const char *name, uint64_t hash, uint64_t by
                                  "%" PRIu64 " %016" PRIx64 " %s\n", bytes, hash, name);
 }
 
-static int write_tensors(ct_ctx *ctx, const char *dir, const char *name, const ct_named_tensor *t,
-                         int n, manifest *mf, ct_error *err)
+static const char *const file_names[CTI_CKPT_FILES] = {MODEL, OPTIM, STATE};
+
+int cti_ckpt_image_make(ct_ctx *ctx, cti_mem *m, const cti_ckpt_parts *parts, cti_ckpt_image *out,
+                        ct_error *err)
 {
-    uint64_t hash, bytes;
-    char path[CTI_PATH_CAP];
     int r;
 
-    if ((r = cti_path(path, sizeof path, err, "%s/%s", dir, name)) < 0 ||
-        (r = cti_st_write(ctx, path, t, n, &hash, &bytes, err)) < 0)
-        return r;
-    list_file(mf, name, hash, bytes);
-    return CT_OK;
+    *out = (cti_ckpt_image){.step = parts->state->step};
+    if ((r = cti_st_image(ctx, m, MODEL, parts->model, parts->n_model, &out->data[0],
+                          &out->bytes[0], err)) == CT_OK &&
+        (r = cti_st_image(ctx, m, OPTIM, parts->optim, parts->n_optim, &out->data[1],
+                          &out->bytes[1], err)) == CT_OK) {
+        out->data[2] = cti_state_print(m, parts->state, &out->bytes[2]);
+        if (!out->data[2])
+            r = cti_fail(err, CT_ENOMEM, "out of memory for " STATE);
+    }
+    if (r < 0)
+        cti_ckpt_image_free(m, out);
+    return r;
 }
 
-static int write_text(const char *dir, const char *name, const char *text, size_t bytes,
-                      ct_error *err)
+void cti_ckpt_image_free(cti_mem *m, cti_ckpt_image *image)
+{
+    for (int i = 0; i < CTI_CKPT_FILES; i++)
+        cti_free(m, image->data[i]);
+    *image = (cti_ckpt_image){0};
+}
+
+static int write_one(const char *dir, const char *name, const void *data, size_t bytes,
+                     ct_error *err)
 {
     char path[CTI_PATH_CAP];
     int r;
 
     if ((r = cti_path(path, sizeof path, err, "%s/%s", dir, name)) < 0)
         return r;
-    return cti_file_write(path, text, bytes, err);
+    return cti_file_write(path, data, bytes, err);
 }
 
-static int write_files(ct_ctx *ctx, cti_mem *m, const char *dir, const cti_ckpt_parts *parts,
-                       ct_error *err)
+static int write_files(const char *dir, const cti_ckpt_image *image, ct_error *err)
 {
     manifest mf = {.used = 0};
-    size_t bytes;
-    char *state;
     int r;
 
-    if ((r = cti_dir_make(dir, err)) < 0 ||
-        (r = write_tensors(ctx, dir, MODEL, parts->model, parts->n_model, &mf, err)) < 0 ||
-        (r = write_tensors(ctx, dir, OPTIM, parts->optim, parts->n_optim, &mf, err)) < 0)
+    if ((r = cti_dir_make(dir, err)) < 0)
         return r;
-    state = cti_state_print(m, parts->state, &bytes);
-    if (!state)
-        return cti_fail(err, CT_ENOMEM, "%s: out of memory for state.json", dir);
-    list_file(&mf, STATE, cti_hash(state, bytes, 0), bytes);
-    r = write_text(dir, STATE, state, bytes, err);
-    cti_free(m, state);
-    if (r < 0 || (r = write_text(dir, MANIFEST, mf.text, mf.used, err)) < 0)
+    for (int i = 0; i < CTI_CKPT_FILES; i++) {
+        list_file(&mf, file_names[i], cti_hash(image->data[i], image->bytes[i], 0),
+                  image->bytes[i]);
+        if ((r = write_one(dir, file_names[i], image->data[i], image->bytes[i], err)) < 0)
+            return r;
+    }
+    if ((r = write_one(dir, MANIFEST, mf.text, mf.used, err)) < 0)
         return r;
     return cti_dir_sync(dir, err);
 }
@@ -139,26 +148,23 @@ static int put_in_place(const char *dir, const char *tmp, const char *name, ct_e
     return CT_OK;
 }
 
-int cti_ckpt_write(ct_ctx *ctx, cti_mem *m, const char *dir, const cti_ckpt_parts *parts,
-                   ct_error *err)
+int cti_ckpt_write(const char *dir, const cti_ckpt_image *image, ct_error *err)
 {
     char name[CTI_CKPT_NAME_CAP], tmp[CTI_PATH_CAP];
     int r;
 
-    cti_ckpt_name(name, parts->state->step);
+    cti_ckpt_name(name, image->step);
     if ((r = cti_path(tmp, sizeof tmp, err, "%s/.tmp-%s", dir, name)) < 0 ||
         (r = cti_dir_remove(tmp, err)) < 0)
         return r;
-    if ((r = write_files(ctx, m, tmp, parts, err)) < 0 ||
-        (r = put_in_place(dir, tmp, name, err)) < 0) {
+    if ((r = write_files(tmp, image, err)) < 0 || (r = put_in_place(dir, tmp, name, err)) < 0) {
         cti_dir_remove(tmp, NULL);
         return r;
     }
     return cti_ckpt_point(dir, "last", name, err);
 }
 
-int cti_ckpt_save(ct_ctx *ctx, cti_mem *m, const char *dir, const cti_ckpt_parts *parts,
-                  const cti_say *say, ct_error *err)
+int cti_ckpt_save(const char *dir, const cti_ckpt_image *image, const cti_say *say, ct_error *err)
 {
     enum { TRIES = 3 };
     int r = CT_OK;
@@ -167,11 +173,11 @@ int cti_ckpt_save(ct_ctx *ctx, cti_mem *m, const char *dir, const cti_ckpt_parts
         ct_error failed = {0};
         struct timespec pause = {.tv_nsec = 50 * 1000 * 1000 * i};
 
-        r = cti_ckpt_write(ctx, m, dir, parts, &failed);
+        r = cti_ckpt_write(dir, image, &failed);
         if (r == CT_OK)
             return CT_OK;
         cti_tell(say, CT_LOG_ERROR, "checkpoint of step %" PRId64 " not saved (try %d of %d): %s",
-                 parts->state->step, i, TRIES, failed.text);
+                 image->step, i, TRIES, failed.text);
         if (i == TRIES || r != CT_EIO)
             return cti_fail(err, r, "%s", failed.text);
         nanosleep(&pause, NULL);
@@ -229,7 +235,6 @@ static int verify_file(const char *path, const char *name, uint64_t bytes, uint6
 
 static int verify_listed(const char *path, const char *text, size_t bytes, ct_error *err)
 {
-    static const char *const needed[] = {MODEL, OPTIM, STATE};
     unsigned seen = 0;
     int r;
 
@@ -242,13 +247,13 @@ static int verify_listed(const char *path, const char *text, size_t bytes, ct_er
         if ((r = verify_file(path, name, size, hash, err)) < 0)
             return r;
         for (unsigned i = 0; i < 3; i++)
-            if (strcmp(name, needed[i]) == 0)
+            if (strcmp(name, file_names[i]) == 0)
                 seen |= 1u << i;
     }
     for (unsigned i = 0; i < 3; i++)
         if (!(seen & 1u << i))
             return cti_fail(err, CT_EFORMAT, "checkpoint %s: its MANIFEST doesn't list %s", path,
-                            needed[i]);
+                            file_names[i]);
     return CT_OK;
 }
 

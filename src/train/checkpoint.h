@@ -25,13 +25,23 @@ typedef struct cti_ckpt_parts {
     const cti_state *state;
 } cti_ckpt_parts;
 
-/* Writes DIR/step-N and points DIR/last at it, replacing one of the same step. A failure leaves what was
- * there. Once, no retry. */
-int cti_ckpt_write(ct_ctx *ctx, cti_mem *m, const char *dir, const cti_ckpt_parts *parts,
-                   ct_error *err);
+/* The content of a checkpoint's files in memory: taken in the context's thread, written in any. */
+enum { CTI_CKPT_FILES = 3 };
+typedef struct cti_ckpt_image {
+    int64_t step;
+    void *data[CTI_CKPT_FILES]; /* model, optimizer, state */
+    size_t bytes[CTI_CKPT_FILES];
+} cti_ckpt_image;
+
+int cti_ckpt_image_make(ct_ctx *ctx, cti_mem *m, const cti_ckpt_parts *parts, cti_ckpt_image *out,
+                        ct_error *err);
+void cti_ckpt_image_free(cti_mem *m, cti_ckpt_image *image);
+
+/* Writes DIR/step-N and points DIR/last at it, replacing one of the same step. A failure leaves what
+ * was there. Once, no retry. */
+int cti_ckpt_write(const char *dir, const cti_ckpt_image *image, ct_error *err);
 /* Tries three times on CT_EIO, telling each failure. */
-int cti_ckpt_save(ct_ctx *ctx, cti_mem *m, const char *dir, const cti_ckpt_parts *parts,
-                  const cti_say *say, ct_error *err);
+int cti_ckpt_save(const char *dir, const cti_ckpt_image *image, const cti_say *say, ct_error *err);
 
 /* Every file that MANIFEST lists has its size and checksum, and none is missing. */
 int cti_ckpt_verify(cti_mem *m, const char *path, ct_error *err);

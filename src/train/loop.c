@@ -60,7 +60,8 @@ static int stop(cti_trainer *t)
 {
     int r;
 
-    if (t->saved_step != t->state.step && (r = cti_save(t, "stop", true)) < 0)
+    if ((t->saved_step != t->state.step && (r = cti_save(t, "stop")) < 0) ||
+        (r = cti_settle(t)) < 0)
         return r;
     return cti_fail(t->err, CT_EINTERRUPTED,
                     "stopped at step %" PRId64 " of %" PRId64 " as asked; saved in %s; go on with "
@@ -90,8 +91,7 @@ static int after_step(cti_trainer *t)
         (r = cti_log_step(t)) < 0)
         return r;
     s->eval_due = s->batch == 0 || last;
-    if ((last || is_due(t, t->set.save_every, t->clock.saved_s)) &&
-        (r = cti_save(t, "due", last)) < 0)
+    if ((last || is_due(t, t->set.save_every, t->clock.saved_s)) && (r = cti_save(t, "due")) < 0)
         return r;
     if (wants_stop(t))
         return stop(t);
@@ -104,7 +104,7 @@ static int no_steps(cti_trainer *t)
     int r;
 
     t->state.eval_due = true;
-    if ((r = cti_save(t, "due", true)) < 0)
+    if ((r = cti_save(t, "due")) < 0)
         return r;
     return evaluate_or_stop(t);
 }
@@ -118,7 +118,7 @@ int cti_loop(cti_trainer *t)
 
     t->clock.saved_s = t->clock.logged_s = begun;
     if (s->total_steps == 0 && !t->target.resume)
-        return no_steps(t);
+        return (r = no_steps(t)) < 0 ? r : cti_settle(t);
     /* The step of this evaluation may end the run only in the config it was saved under. */
     if (s->eval_due && (s->batch == 0 || s->step >= s->total_steps) &&
         (r = evaluate_or_stop(t)) < 0)
@@ -132,5 +132,8 @@ int cti_loop(cti_trainer *t)
             return r;
         progress(t, begun, first);
     }
-    return cti_save_here(t, "due", true); /* ended by patience where no checkpoint was due */
+    /* Ended by patience, perhaps where no checkpoint was due. */
+    if ((r = cti_save_here(t, "due")) < 0)
+        return r;
+    return cti_settle(t);
 }

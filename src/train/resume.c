@@ -223,7 +223,7 @@ int cti_resume_restore(cti_trainer *t)
         (r = cti_metrics_cut(t->mem, path, s->step, !s->eval_due, t->err)) < 0 ||
         (r = restore_pointers(t)) < 0)
         return r;
-    t->saved_step = s->step;
+    t->saved_step = t->good_step = s->step;
     t->saved_due = strcmp(s->why, "stop") != 0;
     t->checked_skips = s->skipped;
     return CT_OK;

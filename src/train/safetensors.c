@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tensors to and from safetensors files. */
-#ifndef _POSIX_C_SOURCE
-#define _POSIX_C_SOURCE 200809L
-#endif
 #include "train/safetensors.h"
 
 #include "base/ctxmem.h"
@@ -13,7 +10,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 /* ---- writing ---- */
 
@@ -69,15 +65,11 @@ static void put_entry(cti_jw *w, const ct_named_tensor *t, size_t at)
     cti_jw_end(w);
 }
 
-/* The length and the JSON, padded with blanks so that the data begins at a multiple of 64. */
-static int put_header(cti_writer *out, cti_jw *w, const ct_named_tensor *const *order, int n,
-                      const char *path, ct_error *err)
+/* The JSON of the header, without its padding. Borrowed from w; NULL when out of memory. */
+static const char *header_text(cti_jw *w, const ct_named_tensor *const *order, int n, size_t *bytes,
+                               size_t *data_bytes)
 {
-    unsigned char length[8];
-    char blanks[64];
-    size_t bytes, pad, at = 0;
-    const char *text;
-    int r;
+    size_t at = 0;
 
     cti_jw_object(w, NULL);
     for (int i = 0; i < n; i++) {
@@ -85,91 +77,73 @@ static int put_header(cti_writer *out, cti_jw *w, const ct_named_tensor *const *
         at += bytes_of(order[i]->tensor);
     }
     cti_jw_end(w);
-    text = cti_jw_text(w, &bytes);
-    if (!text)
-        return cti_fail(err, CT_ENOMEM, "%s: out of memory for its header", path);
-    pad = (64 - (8 + bytes) % 64) % 64;
+    *data_bytes = at;
+    return cti_jw_text(w, bytes);
+}
+
+/* Length, JSON, blanks up to a multiple of 64, data. */
+static int make_image(ct_ctx *ctx, cti_mem *m, const char *what, const ct_named_tensor **order,
+                      int n, cti_jw *w, void **out, size_t *out_bytes, ct_error *err)
+{
+    size_t text_bytes = 0, data_bytes, header;
+    const char *text = header_text(w, order, n, &text_bytes, &data_bytes);
+    char *image, *p;
+
+    header = (8 + text_bytes + 63) / 64 * 64;
+    image = text ? cti_alloc_raw(m, header + data_bytes, "safetensors image") : NULL;
+    if (!image)
+        return cti_fail(err, CT_ENOMEM, "%s: out of memory for its %zu bytes", what,
+                        header + data_bytes);
     for (int i = 0; i < 8; i++)
-        length[i] = (unsigned char)((uint64_t)(bytes + pad) >> (8 * i));
-    if ((r = cti_writer_put(out, length, 8, err)) < 0 ||
-        (r = cti_writer_put(out, text, bytes, err)) < 0)
-        return r;
-    memset(blanks, ' ', sizeof blanks);
-    return cti_writer_put(out, blanks, pad, err);
-}
-
-static int put_data(cti_writer *out, ct_ctx *ctx, const ct_named_tensor *const *order, int n,
-                    const char *path, ct_error *err)
-{
-    cti_mem *m = cti_ctx_mem(ctx);
-    size_t largest = 1;
-    void *buffer;
-    int r = CT_OK;
-
-    for (int i = 0; i < n; i++)
-        if (bytes_of(order[i]->tensor) > largest)
-            largest = bytes_of(order[i]->tensor);
-    buffer = cti_alloc_raw(m, largest, "safetensors buffer");
-    if (!buffer)
-        return cti_fail(err, CT_ENOMEM, "%s: out of memory for a buffer of %zu bytes", path,
-                        largest);
-    for (int i = 0; i < n && r == CT_OK; i++) {
+        image[i] = (char)((uint64_t)(header - 8) >> (8 * i));
+    memcpy(image + 8, text, text_bytes);
+    memset(image + 8 + text_bytes, ' ', header - 8 - text_bytes);
+    p = image + header;
+    for (int i = 0; i < n; i++) {
         size_t bytes = bytes_of(order[i]->tensor);
-        if (bytes == 0)
-            continue;
-        if (ct_tensor_read(ctx, order[i]->tensor, buffer, bytes) < 0)
-            r = take_ctx_error(ctx, err);
-        else
-            r = cti_writer_put(out, buffer, bytes, err);
+        if (bytes && ct_tensor_read(ctx, order[i]->tensor, p, bytes) < 0) {
+            cti_free(m, image);
+            return take_ctx_error(ctx, err);
+        }
+        p += bytes;
     }
-    cti_free(m, buffer);
-    return r;
+    *out = image;
+    *out_bytes = header + data_bytes;
+    return CT_OK;
 }
 
-static int write_ordered(ct_ctx *ctx, const char *path, const ct_named_tensor **order, int n,
-                         cti_jw *w, uint64_t *hash, uint64_t *bytes, ct_error *err)
+static int image_of(ct_ctx *ctx, cti_mem *m, const char *what, const ct_named_tensor **order, int n,
+                    cti_jw *w, void **out, size_t *bytes, ct_error *err)
 {
-    cti_writer *out;
-    int r;
-
     if (n > 1)
         qsort(order, (size_t)n, sizeof *order, tensor_by_name);
     for (int i = 1; i < n; i++)
         if (strcmp(order[i - 1]->name, order[i]->name) == 0)
-            return cti_fail(err, CT_EINVAL, "%s: two tensors are named '%s'", path, order[i]->name);
+            return cti_fail(err, CT_EINVAL, "%s: two tensors are named '%s'", what, order[i]->name);
     if (n > 1)
         qsort(order, (size_t)n, sizeof *order, by_alignment);
-    out = cti_writer_open(cti_ctx_mem(ctx), path, err);
-    if (!out)
-        return err ? err->code : CT_EIO;
-    if ((r = put_header(out, w, order, n, path, err)) < 0 ||
-        (r = put_data(out, ctx, order, n, path, err)) < 0) {
-        cti_writer_abandon(out);
-        return r;
-    }
-    return cti_writer_close(out, hash, bytes, err);
+    return make_image(ctx, m, what, order, n, w, out, bytes, err);
 }
 
-int cti_st_write(ct_ctx *ctx, const char *path, const ct_named_tensor *tensors, int n,
-                 uint64_t *hash, uint64_t *bytes, ct_error *err)
+int cti_st_image(ct_ctx *ctx, cti_mem *m, const char *what, const ct_named_tensor *tensors, int n,
+                 void **out, size_t *bytes, ct_error *err)
 {
-    cti_mem *m = cti_ctx_mem(ctx);
     const ct_named_tensor **order;
     cti_jw *w;
     int r;
 
     for (int i = 0; i < n; i++)
         if (!tensors[i].tensor)
-            return cti_fail(err, CT_EINVAL, "%s: there is no tensor for '%s'", path,
+            return cti_fail(err, CT_EINVAL, "%s: there is no tensor for '%s'", what,
                             tensors[i].name);
     order = cti_alloc(m, ((size_t)n + 1) * sizeof *order, "safetensors order");
     w = cti_jw_new(m, false);
     if (order && w) {
         for (int i = 0; i < n; i++)
             order[i] = &tensors[i];
-        r = write_ordered(ctx, path, order, n, w, hash, bytes, err);
+        r = image_of(ctx, m, what, order, n, w, out, bytes, err);
     } else {
-        r = cti_fail(err, CT_ENOMEM, "%s: out of memory", path);
+        r = cti_fail(err, CT_ENOMEM, "%s: out of memory", what);
     }
     cti_jw_free(w);
     cti_free(m, order);
@@ -179,18 +153,18 @@ int cti_st_write(ct_ctx *ctx, const char *path, const ct_named_tensor *tensors, 
 int ct_safetensors_save(ct_ctx *ctx, const char *path, const ct_named_tensor *tensors, int n)
 {
     ct_error *err = ct_error_record(ctx);
-    char tmp[4096];
+    void *image;
+    size_t bytes;
     int r;
 
     if (ct_error_code(ctx) != CT_OK)
         return ct_error_code(ctx);
     if (!path || n < 0 || (n > 0 && !tensors))
         return cti_fail(err, CT_EINVAL, "ct_safetensors_save needs a path and tensors");
-    if ((r = cti_path(tmp, sizeof tmp, err, "%s.tmp", path)) < 0)
+    if ((r = cti_st_image(ctx, cti_ctx_mem(ctx), path, tensors, n, &image, &bytes, err)) < 0)
         return r;
-    if ((r = cti_st_write(ctx, tmp, tensors, n, NULL, NULL, err)) < 0 ||
-        (r = cti_rename_sync(tmp, path, err)) < 0)
-        unlink(tmp);
+    r = cti_file_write_atomic(path, image, bytes, err);
+    cti_free(cti_ctx_mem(ctx), image);
     return r;
 }
 

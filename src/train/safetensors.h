@@ -35,8 +35,8 @@ void cti_st_clear(cti_st *st);
 /* "F32" for CT_F32. */
 const char *cti_st_dtype(ct_dtype dtype);
 
-/* Writes PATH in place, durably: for files in a directory that is renamed as a whole. */
-int cti_st_write(ct_ctx *ctx, const char *path, const ct_named_tensor *tensors, int n,
-                 uint64_t *hash, uint64_t *bytes, ct_error *err);
+/* The content of a file with these tensors; owned by the caller, cti_free. `what` names it in errors. */
+int cti_st_image(ct_ctx *ctx, cti_mem *m, const char *what, const ct_named_tensor *tensors, int n,
+                 void **out, size_t *bytes, ct_error *err);
 
 #endif

@@ -149,22 +149,62 @@ int cti_log_end(cti_trainer *t, const char *status)
 
 /* ---- checkpoints ---- */
 
-static void retain(cti_trainer *t)
+static void take_back(cti_trainer *t, const cti_save_job *job)
 {
-    ct_error err = {0};
-
-    if (cti_ckpt_retain(t->mem, t->run.checkpoints, &t->state, t->set.keep_last, t->set.keep_best,
-                        t->target.resume ? t->target.checkpoint : "", &err) < 0)
-        cti_tell(&t->say, CT_LOG_WARN, "old checkpoints were not removed: %s", err.text);
+    for (int i = 0; i < job->n_lines; i++)
+        cti_tell(&t->say, job->line[i].level, "%s", job->line[i].text);
+    if (!job->write)
+        return;
+    if (job->result == CT_OK) {
+        t->good_step = job->state.step;
+        cti_tell(&t->say, CT_LOG_DETAIL, "saved %s/step-%08" PRId64, t->run.checkpoints,
+                 job->state.step);
+        return;
+    }
+    t->save_error = job->err;
+    cti_tell(&t->say, CT_LOG_ERROR, "going on without a checkpoint of step %" PRId64 "; %s",
+             job->state.step, t->good_step >= 0 ? "the one before is kept" : "there is none yet");
 }
 
-int cti_save(cti_trainer *t, const char *why, bool must)
+void cti_drain(cti_trainer *t)
+{
+    const cti_save_job *job;
+
+    while (t->saver && (job = cti_saver_wait(t->saver)) != NULL)
+        take_back(t, job);
+}
+
+int cti_settle(cti_trainer *t)
+{
+    cti_drain(t);
+    if (t->good_step == t->state.step)
+        return CT_OK;
+    return cti_fail(t->err, t->save_error.code ? t->save_error.code : CT_EINTERNAL,
+                    "the weights of step %" PRId64 " could not be saved: %s; %s%s", t->state.step,
+                    t->save_error.text,
+                    t->good_step >= 0 ? "the last good checkpoint is still in " : "",
+                    t->good_step >= 0 ? t->run.checkpoints : "there is no checkpoint");
+}
+
+/* What retention needs; the job's thread must not look at the trainer. */
+static void fill_job(const cti_trainer *t, cti_save_job *job)
+{
+    job->state = t->state;
+    job->state.config = NULL;
+    job->keep_last = t->set.keep_last;
+    job->keep_best = t->set.keep_best;
+    if (t->target.resume)
+        memcpy(job->resumed_from, t->target.checkpoint, sizeof job->resumed_from);
+}
+
+int cti_save(cti_trainer *t, const char *why)
 {
     double begun = cti_now_s();
-    ct_error err = {0};
+    cti_save_job *job;
     cti_ckpt_parts parts;
     int r;
 
+    cti_drain(t); /* one save at a time: one image in memory */
     if ((r = cti_look(t, NULL)) < 0 || (r = cti_list_slots(t)) < 0)
         return r;
     snprintf(t->state.why, sizeof t->state.why, "%s", why);
@@ -173,39 +213,30 @@ int cti_save(cti_trainer *t, const char *why, bool must)
                              .optim = t->slots,
                              .n_optim = t->n_slots,
                              .state = &t->state};
-    /* What the checkpoint's step has logged must be there when the checkpoint is. */
-    r = cti_metrics_sync(&t->metrics, &err);
-    if (r < 0)
-        cti_metrics_told(t, r, &err);
-    err = (ct_error){0};
-    r = cti_ckpt_save(t->ctx, t->mem, t->run.checkpoints, &parts, &t->say, &err);
-    t->clock.saved_s = cti_now_s();
-    if (r < 0 && must)
-        return cti_fail(t->err, r, "the weights of step %" PRId64 " could not be saved: %s; %s%s",
-                        t->state.step, err.text,
-                        t->saved_step >= 0 ? "the last good checkpoint is still in " : "",
-                        t->saved_step >= 0 ? t->run.checkpoints : "there is no checkpoint");
-    if (r < 0) {
-        cti_tell(&t->say, CT_LOG_ERROR, "going on without a checkpoint of step %" PRId64 "; %s",
-                 t->state.step,
-                 t->saved_step >= 0 ? "the one before is kept" : "there is none yet");
+    t->save_error = (ct_error){0};
+    job = cti_saver_job(t->saver, true);
+    if (cti_ckpt_image_make(t->ctx, t->mem, &parts, &job->image, &t->save_error) < 0) {
+        cti_tell(&t->say, CT_LOG_ERROR, "going on without a checkpoint of step %" PRId64 ": %s",
+                 t->state.step, t->save_error.text);
         return CT_OK;
     }
+    fill_job(t, job);
+    job->metrics = &t->metrics;
+    cti_saver_submit(t->saver, job);
+    t->clock.saved_s = cti_now_s();
     t->saved_step = t->state.step;
     t->saved_due = strcmp(why, "stop") != 0;
     if (t->saved_due)
         cti_log_checkpoint(t, why, (t->clock.saved_s - begun) * 1e3);
-    cti_tell(&t->say, CT_LOG_DETAIL, "saved %s/step-%08" PRId64, t->run.checkpoints, t->state.step);
-    retain(t);
     return CT_OK;
 }
 
 /* A checkpoint that was saved for a request to stop counts as this one when the run goes on at its step: an
  * uninterrupted run would have saved it here. */
-int cti_save_here(cti_trainer *t, const char *why, bool must)
+int cti_save_here(cti_trainer *t, const char *why)
 {
     if (t->saved_step != t->state.step)
-        return cti_save(t, why, must);
+        return cti_save(t, why);
     if (!t->saved_due)
         cti_log_checkpoint(t, why, 0);
     t->saved_due = true;
@@ -217,21 +248,21 @@ int cti_save_here(cti_trainer *t, const char *why, bool must)
 /* The best weights are kept even when no checkpoint is due here. */
 static int keep_best(cti_trainer *t)
 {
-    char name[CTI_CKPT_NAME_CAP];
-    ct_error err = {0};
+    cti_save_job *job;
     int r;
 
-    if (t->set.keep_best == 0 && t->saved_step != t->state.step)
-        return CT_OK;
-    if (t->set.keep_best > 0 &&
-        ((r = cti_save_here(t, "best", false)) < 0 || t->saved_step != t->state.step))
+    if (t->set.keep_best > 0 && (r = cti_save_here(t, "best")) < 0)
         return r;
-    cti_ckpt_name(name, t->state.step);
-    if (cti_ckpt_point(t->run.checkpoints, "best", name, &err) < 0)
-        cti_tell(&t->say, CT_LOG_ERROR, "the pointer to the best checkpoint was not moved: %s",
-                 err.text);
-    else
-        retain(t);
+    if (t->saved_step != t->state.step)
+        return CT_OK;
+    job = cti_saver_job(t->saver, false);
+    if (!job) {
+        cti_drain(t);
+        job = cti_saver_job(t->saver, false);
+    }
+    fill_job(t, job);
+    cti_ckpt_name(job->best, t->state.step);
+    cti_saver_submit(t->saver, job);
     return CT_OK;
 }
 

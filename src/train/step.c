@@ -202,9 +202,10 @@ static int tell_nonfinite(cti_trainer *t)
     bool loss = !isfinite(t->state.interval_loss);
     char good[1200] = "no checkpoint was saved before";
 
-    if (t->saved_step >= 0)
+    cti_drain(t);
+    if (t->good_step >= 0)
         snprintf(good, sizeof good, "the last good checkpoint is %s/step-%08" PRId64,
-                 t->run.checkpoints, t->saved_step);
+                 t->run.checkpoints, t->good_step);
     return cti_fail(
         t->err, CT_ENONFINITE,
         "step %" PRId64 ": the %s became NaN or infinite; no later step was applied and %s. "

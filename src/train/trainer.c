@@ -28,7 +28,8 @@ static void say_line(ct_log_level level, const char *text, void *user)
 
 static int trainer_init(cti_trainer *t, ct_config *config, const ct_run_opts *opts, ct_error *err)
 {
-    *t = (cti_trainer){.config = config, .opts = *opts, .err = err, .saved_step = -1};
+    *t = (cti_trainer){
+        .config = config, .opts = *opts, .err = err, .saved_step = -1, .good_step = -1};
     t->run.lock = t->run.log = -1;
     t->metrics.fd = -1;
     t->last_loss = t->last_norm = t->last_lr = NAN;
@@ -44,6 +45,7 @@ static void trainer_clear(cti_trainer *t)
 {
     if (!t->mem)
         return;
+    cti_saver_free(t->saver);
     ct_loader_free(t->loader);
     cti_evaluator_close(&t->eval);
     cti_feed_clear(&t->feed);
@@ -205,7 +207,10 @@ static int prepare_dir(cti_trainer *t)
     if ((r = describe_state(t)) < 0 ||
         (r = cti_path(path, sizeof path, t->err, "%s/metrics.jsonl", t->run.dir)) < 0)
         return r;
-    return cti_metrics_open(&t->metrics, t->mem, path, t->err);
+    if ((r = cti_metrics_open(&t->metrics, t->mem, path, t->err)) < 0)
+        return r;
+    t->saver = cti_saver_start(t->mem, t->run.checkpoints, t->err);
+    return t->saver ? CT_OK : t->err->code;
 }
 
 /* ---- lines ---- */
@@ -284,6 +289,7 @@ static int train(cti_trainer *t, ct_run_result *out)
         cti_log_checkpoint(t, t->state.why, 0);
     t->clock.begun_s = cti_now_s();
     r = cti_loop(t);
+    cti_drain(t);
     fill_result(t, out);
     cti_log_end(t, end_status(r, t->stopped_early));
     if (r == CT_OK)

@@ -8,6 +8,7 @@
 #include "train/data.h"
 #include "train/metrics.h"
 #include "train/rundir.h"
+#include "train/saver.h"
 #include "train/state.h"
 
 /* Sums on the device, f64, read at log points only. */
@@ -78,9 +79,12 @@ typedef struct cti_trainer {
     cti_rundir run;
     cti_metrics metrics;
     cti_state state;
-    int64_t saved_step;                   /* the newest checkpoint of this run; -1: none */
-    bool saved_due;                       /* ... is of a due point (not of a request to stop) */
-    int64_t checked_skips;                /* state.skipped at the last look */
+    cti_saver *saver;
+    int64_t saved_step;    /* the newest handed to the saver, or resumed from; -1: none */
+    bool saved_due;        /* ... is of a due point (not of a request to stop) */
+    int64_t good_step;     /* the newest that is on the disk; -1: none */
+    ct_error save_error;   /* of the last save */
+    int64_t checked_skips; /* state.skipped at the last look */
     double last_loss, last_norm, last_lr; /* of the last step line */
     double last_wait;                     /* the fraction */
     bool stopped_early;
@@ -132,11 +136,15 @@ int cti_evaluator_run(cti_evaluator *e, ct_module *model, const ct_run_opts *opt
                       ct_error *err);
 
 /* ---- save.c ---- */
-/* Saves a checkpoint of the state now; why: "due", "best", "stop". A failure is loud, and an error only
- * when `must`. */
-int cti_save(cti_trainer *t, const char *why, bool must);
-/* The same, unless this step's checkpoint is there already. */
-int cti_save_here(cti_trainer *t, const char *why, bool must);
+/* Takes an image of the state and hands it to the saver; why: "due", "best", "stop". A save that fails is told
+ * when it is taken back, and the run goes on. */
+int cti_save(cti_trainer *t, const char *why);
+/* The same, unless this step's checkpoint is there (or on its way) already. */
+int cti_save_here(cti_trainer *t, const char *why);
+/* Waits for the saves under way and tells what came of them. */
+void cti_drain(cti_trainer *t);
+/* The same; an error unless the checkpoint of this step is on the disk. */
+int cti_settle(cti_trainer *t);
 /* Evaluates, judges, moves `best`, tells. */
 int cti_evaluate_now(cti_trainer *t);
 int cti_log_step(cti_trainer *t);

@@ -48,8 +48,13 @@ static int try_save(int64_t step, ct_error *err)
 {
     cti_state s = {.schema = CTI_STATE_SCHEMA, .step = step, .config = "[run]\n"};
     cti_ckpt_parts parts = {&weight, &moment, 1, 1, &s};
+    cti_ckpt_image image;
+    int r;
 
-    return cti_ckpt_save(ctx, mem, folder, &parts, &say, err);
+    cr_assert_eq(cti_ckpt_image_make(ctx, mem, &parts, &image, err), CT_OK);
+    r = cti_ckpt_save(folder, &image, &say, err);
+    cti_ckpt_image_free(mem, &image);
+    return r;
 }
 
 static void save(int64_t step)
