@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The command line: ctrain's first embedding application. main.c reads the line and calls one command;
- * each command is one file and one row in commands.c; each option is one row in options.c. */
+/* The command line: ctrain's first embedding application. main.c reads the line and calls one
+ * command; each command is one file and one row in commands.c; each option is one row in
+ * options.c. */
 #ifndef CLI_CLI_H
 #define CLI_CLI_H
 
@@ -56,7 +57,7 @@ typedef struct cli_line {
     const cli_command *command; /* NULL: no word names one */
     bool given[CLI_N_OPTIONS];
     const char *value[CLI_N_OPTIONS]; /* the last one given; NULL: none */
-    const char **operands;            /* the words that are no options, without the command's name */
+    const char **operands; /* the words that are no options, without the command's name */
     int n_operands;
     const char **sets; /* of --set, in order */
     int n_sets;
@@ -67,7 +68,8 @@ typedef struct cli_line {
 /* Reads argv; false when out of memory. A mistake is in `wrong`: --help counts more. */
 bool cli_line_read(cli_line *line, int argc, char **argv);
 void cli_line_clear(cli_line *line);
-/* Are all options given for this command, and as many operands as it takes? Else tells, and is false. */
+/* Are all options given for this command, and as many operands as it takes? Else tells, and is
+ * false. */
 bool cli_line_fits(const cli_line *line);
 
 /* ---- commands.c ---- */
@@ -77,7 +79,7 @@ struct cli_command {
     int min_operands, max_operands;
     unsigned options; /* CLI_BIT(...) | ... besides --help */
     const char *summary;
-    const char *help; /* paragraphs */
+    const char *help;                 /* paragraphs */
     int (*run)(const cli_line *line); /* returns an exit code */
 };
 
@@ -134,7 +136,8 @@ void cli_bar_erase(cli_bar *bar);
 void cli_bar_text(char *out, size_t cap, const ct_progress *p, int columns);
 
 /* ---- signals.c ---- */
-/* From now on the first SIGINT, SIGTERM or SIGHUP asks to stop, a second SIGINT or SIGTERM stops at once. */
+/* From now on the first SIGINT, SIGTERM or SIGHUP asks to stop, a second SIGINT or SIGTERM stops
+ * at once. */
 void cli_signals_catch(void);
 bool cli_signals_stop(void *unused);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The list of commands. To add one: its file, its prototype in cli.h, a row here and its name in the list at
- * the end. */
+/* The list of commands. To add one: its file, its prototype in cli.h, a row here and its name in
+ * the list at the end. */
 #include "cli/cli.h"
 
 #include <string.h>
@@ -10,8 +10,8 @@ static const cli_command train = {
     .operands = "CONFIG",
     .min_operands = 1,
     .max_operands = 1,
-    .options = CLI_BIT(CLI_RESUME) | CLI_BIT(CLI_OVERFIT) | CLI_BIT(CLI_DRY_RUN) | CLI_BIT(CLI_SET) |
-               CLI_BIT(CLI_QUIET) | CLI_BIT(CLI_VERBOSE) | CLI_BIT(CLI_VERSION),
+    .options = CLI_BIT(CLI_RESUME) | CLI_BIT(CLI_OVERFIT) | CLI_BIT(CLI_DRY_RUN) |
+               CLI_BIT(CLI_SET) | CLI_BIT(CLI_QUIET) | CLI_BIT(CLI_VERBOSE) | CLI_BIT(CLI_VERSION),
     .summary = "train as the config file says",
     .run = cli_train,
 };
@@ -23,8 +23,9 @@ static const cli_command check = {
     .max_operands = 1,
     .options = CLI_BIT(CLI_SET) | CLI_BIT(CLI_QUIET) | CLI_BIT(CLI_VERBOSE),
     .summary = "check config, data and model; train nothing",
-    .help = "Reads the config, opens the data, builds the model and puts a small batch through it. All\n"
-            "mistakes of the config are told at once. Nothing is written. The same as --dry-run.",
+    .help =
+        "Reads the config, opens the data, builds the model and puts a small batch through it.\n"
+        "All mistakes of the config are told at once. Nothing is written. The same as --dry-run.",
     .run = cli_check,
 };
 
@@ -35,9 +36,10 @@ static const cli_command eval = {
     .max_operands = 1,
     .options = CLI_BIT(CLI_SET) | CLI_BIT(CLI_JSON) | CLI_BIT(CLI_VERBOSE),
     .summary = "loss and accuracy of a checkpoint on its validation data",
-    .help = "Of a run directory the best checkpoint is taken, or the last where there is no best. The\n"
-            "config is the one saved with the checkpoint; --set changes it, for example\n"
-            "--set data.val.path=FOLDER. Loss is without label smoothing.",
+    .help =
+        "Of a run directory the best checkpoint is taken, or the last where there is no best. The\n"
+        "config is the one saved with the checkpoint; --set changes it, for example\n"
+        "--set data.val.path=FOLDER. Loss is without label smoothing.",
     .run = cli_eval,
 };
 
@@ -47,8 +49,9 @@ static const cli_command keys = {
     .max_operands = 1,
     .options = CLI_BIT(CLI_JSON),
     .summary = "the keys of a config: type, default, allowed values, meaning",
-    .help = "Without SECTION all of them, the keys of each model too. SECTION may also be one key:\n"
-            "ctrain keys optimizer.lr",
+    .help =
+        "Without SECTION all of them, the keys of each model too. SECTION may also be one key:\n"
+        "ctrain keys optimizer.lr",
     .run = cli_keys,
 };
 

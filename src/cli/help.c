@@ -6,7 +6,8 @@
 
 enum { COLUMNS = 96, DOC_AT = 30 };
 
-/* `text` from the current column `at` on, its lines broken between words and indented by `indent`. */
+/* `text` from the current column `at` on, its lines broken between words and indented by
+ * `indent`. */
 static void wrapped(const char *text, int at, int indent)
 {
     while (*text) {
@@ -46,8 +47,10 @@ static void option_row(const cli_option *o)
     if (o->letter)
         snprintf(letter, sizeof letter, "-%c, ", o->letter);
     snprintf(left, sizeof left, "%s--%s%s%s%s", letter, o->name,
-             o->takes == CLI_MAY_TAKE_VALUE ? "[=" : o->value ? " " : "", o->value ? o->value : "",
-             o->takes == CLI_MAY_TAKE_VALUE ? "]" : "");
+             o->takes == CLI_MAY_TAKE_VALUE ? "[=" :
+             o->value                       ? " " :
+                                              "",
+             o->value ? o->value : "", o->takes == CLI_MAY_TAKE_VALUE ? "]" : "");
     row(left, o->doc);
 }
 
@@ -59,6 +62,23 @@ static void option_rows(unsigned options)
             option_row(&cli_options[i]);
     }
 }
+
+static const char notes[] =
+    "Options stand before or after CONFIG; -- ends them. A config file with the name of a\n"
+    "command is given as ./NAME. Relative paths in a config are relative to it, those of --set\n"
+    "to where ctrain runs. The first Ctrl-C (SIGINT, SIGTERM) saves and stops, the second\n"
+    "stops at once.\n\n"
+    "Exit codes:\n"
+    "  0   done\n"
+    "  1   internal error: please report it\n"
+    "  2   usage, config, weights that don't fit, run directory in use or holding a run\n"
+    "  3   data or checkpoint missing or damaged\n"
+    "  4   diverged (non-finite, and train.nonfinite = stop)\n"
+    "  5   a check failed\n"
+    "  6   device not there, out of memory\n"
+    "  7   input/output: full disk, no rights\n"
+    "  75  interrupted and saved: go on with --resume\n\n"
+    "ctrain keys lists all that a config can say; ctrain help COMMAND tells about a command.";
 
 static void help_of_program(void)
 {
@@ -74,20 +94,7 @@ static void help_of_program(void)
         row(left, c->summary);
     }
     option_rows(cli_commands[0]->options | CLI_BIT(CLI_HELP));
-    cli_out("\nOptions stand before or after CONFIG; -- ends them. A config file with the name of a command is\n"
-            "given as ./NAME. Relative paths in a config are relative to it, those of --set to where ctrain\n"
-            "runs. The first Ctrl-C (SIGINT, SIGTERM) saves and stops, the second stops at once.\n\n"
-            "Exit codes:\n"
-            "  0   done\n"
-            "  1   internal error: please report it\n"
-            "  2   usage, config, weights that don't fit, run directory in use or holding a run\n"
-            "  3   data or checkpoint missing or damaged\n"
-            "  4   diverged (non-finite, and train.nonfinite = stop)\n"
-            "  5   a check failed\n"
-            "  6   device not there, out of memory\n"
-            "  7   input/output: full disk, no rights\n"
-            "  75  interrupted and saved: go on with --resume\n\n"
-            "ctrain keys lists all that a config can say; ctrain help COMMAND tells about a command.\n");
+    cli_out("\n%s\n", notes);
 }
 
 void cli_help_of(const cli_command *c)
@@ -125,8 +132,9 @@ int cli_unknown_command(const char *word)
         words[i - 1] = cli_commands[i]->name;
     near = cli_nearest(word, words);
     list(all, sizeof all);
-    cli_error("'%.200s' is neither a command nor a config file%s%s%s\ncommands: %s; ctrain CONFIG trains",
-              word, near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "", all);
+    cli_error(
+        "'%.200s' is neither a command nor a config file%s%s%s\ncommands: %s; ctrain CONFIG trains",
+        word, near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "", all);
     return CLI_EUSAGE;
 }
 

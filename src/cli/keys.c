@@ -29,7 +29,8 @@ static void each_row(row_fn fn, void *user)
         for (int m = 0; ct_zoo[m]; m++) {
             for (int k = 0; k < CT_MODEL_MAX_KEYS && ct_zoo[m]->keys[k].name; k++) {
                 const ct_model_key *mk = &ct_zoo[m]->keys[k];
-                row r = {{"model", mk->name, "text", mk->default_value, "", mk->doc}, ct_zoo[m]->name};
+                row r = {{"model", mk->name, "text", mk->default_value, "", mk->doc},
+                         ct_zoo[m]->name};
                 fn(&r, user);
             }
         }
@@ -42,7 +43,7 @@ typedef struct choice {
     const char *word; /* a section, "section.key", or NULL: all */
     bool found;
     row_fn fn;
-    int width[4]; /* of name, type, default, allowed */
+    int width[4];                /* of name, type, default, allowed */
     const char *section, *model; /* of the last row printed */
     int printed;
 } choice;

@@ -12,8 +12,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* With stdin, stdout or stderr closed, the next file opened would take its number, and lines for people
- * would be written into a checkpoint. What is put there instead refuses writing, as a closed one does. */
+/* With stdin, stdout or stderr closed, the next file opened would take its number, and lines for
+ * people would be written into a checkpoint. What is put there instead refuses writing, as a
+ * closed one does. */
 static void keep_standard_files(void)
 {
     for (int fd = 0; fd <= 2; fd++) {
@@ -22,7 +23,8 @@ static void keep_standard_files(void)
     }
 }
 
-/* A word that names no command is a config: when there is such a file, or when it looks like a path. */
+/* A word that names no command is a config: when there is such a file, or when it looks like a
+ * path. */
 static bool is_config(const char *word)
 {
     struct stat st;
@@ -67,15 +69,16 @@ static int run(cli_line *line)
     return cli_line_fits(line) ? line->command->run(line) : CLI_EUSAGE;
 }
 
-/* Results that nobody got are a failure, unless the reader of a pipe went away on purpose. A run's result
- * is on the disk. */
+/* Results that nobody got are a failure, unless the reader of a pipe went away on purpose. A
+ * run's result is on the disk. */
 static int check_output(const cli_line *line, int code)
 {
     int e;
 
     cli_out_flush();
     e = cli_out_error();
-    if (code != CLI_OK || e == 0 || e == EPIPE || (line->command && line->command->run == cli_train))
+    if (code != CLI_OK || e == 0 || e == EPIPE ||
+        (line->command && line->command->run == cli_train))
         return code;
     cli_error("standard output can't be written: %s", strerror(e));
     return CLI_EIO;

@@ -8,20 +8,24 @@
 #include <string.h>
 
 const cli_option cli_options[CLI_N_OPTIONS] = {
-    [CLI_RESUME] = {"resume", 0, CLI_MAY_TAKE_VALUE, "last|best|DIR",
-                    "go on with run.dir, else with the newest run of that name; best: from its best "
-                    "checkpoint; DIR: a run or checkpoint directory"},
-    [CLI_OVERFIT] = {"overfit-one-batch", 0, CLI_NO_VALUE, NULL,
-                     "can the net learn one batch by heart? Passes or fails (exit 5) with the cause"},
+    [CLI_RESUME] =
+        {"resume", 0, CLI_MAY_TAKE_VALUE, "last|best|DIR",
+         "go on with run.dir, else with the newest run of that name; best: from its best "
+         "checkpoint; DIR: a run or checkpoint directory"},
+    [CLI_OVERFIT] =
+        {"overfit-one-batch", 0, CLI_NO_VALUE, NULL,
+         "can the net learn one batch by heart? Passes or fails (exit 5) with the cause"},
     [CLI_DRY_RUN] = {"dry-run", 0, CLI_NO_VALUE, NULL,
                      "check config, data and model, train nothing; the same as ctrain check"},
     [CLI_SET] = {"set", 0, CLI_TAKES_VALUE, "section.key=value",
                  "overrides the config file; may be repeated"},
     [CLI_JSON] = {"json", 0, CLI_NO_VALUE, NULL, "for programs: JSON on stdout"},
     [CLI_QUIET] = {"quiet", 'q', CLI_NO_VALUE, NULL, "warnings and errors alone"},
-    [CLI_VERBOSE] = {"verbose", 'v', CLI_NO_VALUE, NULL, "a line for each log point and checkpoint too"},
+    [CLI_VERBOSE] = {"verbose", 'v', CLI_NO_VALUE, NULL,
+                     "a line for each log point and checkpoint too"},
     [CLI_HELP] = {"help", 'h', CLI_NO_VALUE, NULL, "this text"},
-    [CLI_VERSION] = {"version", 'V', CLI_NO_VALUE, NULL, "version, backends, libraries, ISA, threads"},
+    [CLI_VERSION] = {"version", 'V', CLI_NO_VALUE, NULL,
+                     "version, backends, libraries, ISA, threads"},
 };
 
 static void CT_PRINTF(2, 3) wrong(cli_line *line, const char *fmt, ...)
@@ -71,7 +75,8 @@ static int take_long(cli_line *line, const char *word, const char *next)
         if (o->takes == CLI_NO_VALUE && value)
             wrong(line, "option '--%s' takes no value", o->name);
         else if (o->takes != CLI_NO_VALUE && value && !value[0])
-            wrong(line, "option '--%s=' has no value: expected --%s=%s", o->name, o->name, o->value);
+            wrong(line, "option '--%s=' has no value: expected --%s=%s", o->name, o->name,
+                  o->value);
         else if (o->takes == CLI_TAKES_VALUE && !value && !next)
             wrong(line, "option '--%s' needs a value: --%s %s", o->name, o->name, o->value);
         else if (o->takes == CLI_TAKES_VALUE && !value) {
@@ -170,8 +175,8 @@ bool cli_line_fits(const cli_line *line)
         const char *extra = line->operands[c->max_operands];
         bool resume = line->given[CLI_RESUME] && !line->value[CLI_RESUME];
         cli_error("unexpected '%.200s'%s%.200s%s (%s --help tells more)", extra,
-                  resume ? "; did you mean '--resume=" : "", resume ? extra : "", resume ? "'?" : "",
-                  name);
+                  resume ? "; did you mean '--resume=" : "", resume ? extra : "",
+                  resume ? "'?" : "", name);
         return false;
     }
     return true;

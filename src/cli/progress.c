@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The line that shows on a terminal how far a run is. It stands on stderr, so that stdout can be kept. */
+/* The line that shows on a terminal how far a run is. It stands on stderr, so that stdout can be
+ * kept. */
 #ifndef _DEFAULT_SOURCE
 #define _DEFAULT_SOURCE
 #endif
@@ -68,8 +69,8 @@ static size_t compose(char *out, size_t cap, const ct_progress *p, int cells, in
 
     out[0] = '\0';
     put(&s, "[%.*s%.*s] %" PRId64 "/%" PRId64 "  epoch %" PRId64 "/%" PRId64, full,
-        "####################", cells - full, "....................", p->step, p->total_steps, p->epoch,
-        p->total_epochs);
+        "####################", cells - full, "....................", p->step, p->total_steps,
+        p->epoch, p->total_epochs);
     /* Before the first log point there is no loss. */
     if (!isnan(p->loss))
         put(&s, "  loss %.4g", p->loss);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The first request to stop is polled by the run, which saves; the second ends the program by the signal's own
- * action, so that a shell sees what it was. */
+/* The first request to stop is polled by the run, which saves; the second ends the program by
+ * the signal's own action, so that a shell sees what it was. */
 #ifndef _POSIX_C_SOURCE
 #define _POSIX_C_SOURCE 200809L
 #endif
@@ -16,8 +16,9 @@ static volatile sig_atomic_t on_terminal;
 
 static void tell(void)
 {
-    static const char text[] = "\r\033[Kctrain: stopping after this step and saving; once more to stop "
-                               "at once\n";
+    static const char text[] =
+        "\r\033[Kctrain: stopping after this step and saving; once more to stop "
+        "at once\n";
     const char *from = on_terminal ? text : strchr(text, 'c');
     ssize_t ignored = write(STDERR_FILENO, from, strlen(from));
 

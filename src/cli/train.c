@@ -28,9 +28,10 @@ static void on_line(ct_log_level level, const char *text, void *user)
     }
     if (cli_out_error() && !s->told_output) {
         s->told_output = true;
-        cli_warn("standard output can't be written any more (%s); the run goes on, its lines are in "
-                 "log.txt",
-                 strerror(cli_out_error()));
+        cli_warn(
+            "standard output can't be written any more (%s); the run goes on, its lines are in "
+            "log.txt",
+            strerror(cli_out_error()));
     }
 }
 
@@ -56,9 +57,9 @@ static bool fits(const cli_line *line)
 int cli_train_with(const cli_line *line, bool dry_run)
 {
     ct_error err = {0};
-    session s = {.level = line->given[CLI_QUIET]     ? CT_LOG_WARN
-                          : line->given[CLI_VERBOSE] ? CT_LOG_DETAIL
-                                                     : CT_LOG_INFO};
+    session s = {.level = line->given[CLI_QUIET]   ? CT_LOG_WARN :
+                          line->given[CLI_VERBOSE] ? CT_LOG_DETAIL :
+                                                     CT_LOG_INFO};
     ct_run_opts opts = ct_run_defaults();
     ct_run_result result;
     ct_config *config;

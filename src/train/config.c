@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reading a config: all mistakes of a file in one pass, each with its place and the likely one meant. */
+/* Reading a config: all mistakes of a file in one pass, each with its place and the likely one
+ * meant. */
 #include "train/config_internal.h"
 
 #include "base/error.h"
@@ -146,7 +147,8 @@ static void unknown_key(reader *r, const place *at, const char *section, const c
         return;
     const char *other = of_model ? model_with_key(r, name) : NULL;
     if (other) {
-        mistake(r, at, "key '%s' in [model] is one of model %s, not of %s (ctrain keys model lists them)",
+        mistake(r, at,
+                "key '%s' in [model] is one of model %s, not of %s (ctrain keys model lists them)",
                 name, other, r->c->model ? r->c->model->name : "layers");
         return;
     }
@@ -161,8 +163,8 @@ static void unknown_key(reader *r, const place *at, const char *section, const c
         snprintf(hint, sizeof hint, "; did you mean '%s'?", g.name);
     else if (g.name)
         snprintf(hint, sizeof hint, "; did you mean '%s' in [%s]?", g.name, g.section);
-    mistake(r, at, "unknown key '%s' in [%s]%s (ctrain keys %s lists them)", shown(name, &b), section,
-            hint, section);
+    mistake(r, at, "unknown key '%s' in [%s]%s (ctrain keys %s lists them)", shown(name, &b),
+            section, hint, section);
 }
 
 static bool known_section(const char *section)
@@ -222,7 +224,8 @@ static void bad_choice(reader *r, const place *at, const cti_key *k, const char 
     char hint[300] = "";
     if (g.name)
         snprintf(hint, sizeof hint, "; did you mean '%s'?", g.name);
-    mistake(r, at, "[%s] %s = %s: allowed: %s%s", k->section, k->name, shown(value, &b), list, hint);
+    mistake(r, at, "[%s] %s = %s: allowed: %s%s", k->section, k->name, shown(value, &b), list,
+            hint);
 }
 
 /* Why the number is none of the key's; NULL: it is one. */
@@ -273,8 +276,8 @@ static void check_value(reader *r, const cti_key *k, const cti_value *v)
     if (k->type == CTI_KEY_CHOICE && !is_choice(k->allowed, v->text))
         bad_choice(r, &at, k, v->text);
     else if ((wrong = what_is_wrong(k, v->text)) != NULL)
-        mistake(r, &at, "[%s] %s = %s: %s; allowed: %s", k->section, k->name, shown(v->text, &b), wrong,
-                k->allowed);
+        mistake(r, &at, "[%s] %s = %s: %s; allowed: %s", k->section, k->name, shown(v->text, &b),
+                wrong, k->allowed);
 }
 
 /* Paths in a file are relative to its folder, those of --set to where the command runs. */
@@ -286,8 +289,8 @@ static void resolve_path(reader *r, const cti_key *k, cti_value *v)
     bool from_file = !v->by_override && *r->c->path != '\0';
     if (*v->text == '\0')
         return;
-    int n = from_file ? cti_path_relative_to(path, sizeof path, r->c->path, v->text, &e)
-                      : cti_path(path, sizeof path, &e, "%s", v->text);
+    int n = from_file ? cti_path_relative_to(path, sizeof path, r->c->path, v->text, &e) :
+                        cti_path(path, sizeof path, &e, "%s", v->text);
     if (n >= 0 && cti_path_absolute(absolute, sizeof absolute, path, &e) >= 0) {
         set_text(r, v, absolute);
         return;
@@ -423,8 +426,9 @@ static void find_model(reader *r, const cti_ini *ini, const char *const *overrid
     if (!name)
         mistake(r, &at, "[model] name is missing; allowed: %slayers", known);
     else
-        mistake(r, &at, "[model] name = %s: unknown model; allowed: %slayers%s%s%s", shown(name, &b),
-                known, g.name ? "; did you mean '" : "", g.name ? g.name : "", g.name ? "'?" : "");
+        mistake(r, &at, "[model] name = %s: unknown model; allowed: %slayers%s%s%s",
+                shown(name, &b), known, g.name ? "; did you mean '" : "", g.name ? g.name : "",
+                g.name ? "'?" : "");
 }
 
 /* ---- rules between keys ---- */
@@ -437,13 +441,15 @@ static void check_run(reader *r)
     brief b;
     if (!cti_is_run_name(name->text)) {
         place_of(r, &at, name, "run", "name");
-        mistake(r, &at, "[run] name = %s: not the name of a folder; give 1 to 200 characters without "
-                        "'/' that don't begin with '.'",
+        mistake(r, &at,
+                "[run] name = %s: not the name of a folder; give 1 to 200 characters without "
+                "'/' that don't begin with '.'",
                 shown(name->text, &b));
     }
     if (!cti_is_device(device->text)) {
         place_of(r, &at, device, "run", "device");
-        mistake(r, &at, "[run] device = %s: allowed: auto cpu cuda cuda:N", shown(device->text, &b));
+        mistake(r, &at, "[run] device = %s: allowed: auto cpu cuda cuda:N",
+                shown(device->text, &b));
     }
 }
 
@@ -456,11 +462,13 @@ static void check_rules(reader *r)
     check_run(r);
     place_of_file(r, &at);
     if (strcmp(name, "layers") == 0 && *layers->text == '\0')
-        mistake(r, &at,
-                "[model] name = layers needs the key layers, for example: layers = flatten linear(10)");
+        mistake(
+            r, &at,
+            "[model] name = layers needs the key layers, for example: layers = flatten linear(10)");
     if (strcmp(ct_config_get(c, "data", "dataset"), "mnist") == 0 &&
         *ct_config_get(c, "data", "path") == '\0')
-        mistake(r, &at, "[data] dataset = mnist needs the key path: the folder with its four IDX files");
+        mistake(r, &at,
+                "[data] dataset = mnist needs the key path: the folder with its four IDX files");
     if (!r->bad_model && strcmp(name, "layers") != 0 && *layers->text) {
         place_of(r, &at, layers, "model", "layers");
         mistake(r, &at, "[model] layers is only for name = layers, this model is %s", name);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Typed reading of a checked config: the names exist and the values have been checked, so these can't
- * fail. */
+/* Typed reading of a checked config: the names exist and the values have been checked, so these
+ * can't fail. */
 #ifndef TRAIN_CONFIG_H
 #define TRAIN_CONFIG_H
 
@@ -19,15 +19,16 @@ bool cti_config_bool(const ct_config *c, const char *section, const char *key);
 cti_interval cti_config_interval(const ct_config *c, const char *section, const char *key);
 /* True when the file or an override gave the key, false when the default is in force. */
 bool cti_config_is_set(const ct_config *c, const char *section, const char *key);
-/* ct_config_load of a text that is in memory (NULL: none); `path` is where it is said to stand: for messages and
- * for the relative paths in it (NULL: below the current directory). Owned. */
+/* ct_config_load of a text that is in memory (NULL: none); `path` is where it is said to stand:
+ * for messages and for the relative paths in it (NULL: below the current directory). Owned. */
 ct_config *cti_config_parse(const char *path, const char *text, size_t bytes,
                             const char *const *overrides, int n_overrides,
                             const ct_model_def *const *models, ct_error *err);
 
 /* The file the config came from ("" when none), for messages; "FILE:LINE" of a key or "--set". */
 const char *cti_config_path(const ct_config *c);
-void cti_config_where(const ct_config *c, const char *section, const char *key, char *out, size_t cap);
+void cti_config_where(const ct_config *c, const char *section, const char *key, char *out,
+                      size_t cap);
 
 /* The model asked for; NULL for name = layers. */
 const ct_model_def *cti_config_model(const ct_config *c);

@@ -15,7 +15,8 @@
 
 bool cti_parse_f64(const char *s, double *out)
 {
-    /* Only digits and signs that mean the same in each locale reach strtod; its point may differ. */
+    /* Only digits and signs that mean the same in each locale reach strtod; its point may
+     * differ. */
     char buf[64];
     size_t n = strlen(s);
     bool digit = false;
@@ -160,7 +161,8 @@ const char *cti_config_path(const ct_config *c)
     return c->path;
 }
 
-void cti_config_where(const ct_config *c, const char *section, const char *key, char *out, size_t cap)
+void cti_config_where(const ct_config *c, const char *section, const char *key, char *out,
+                      size_t cap)
 {
     const cti_value *v = cti_config_value(c, section, key);
     if (v && v->by_override)
@@ -178,13 +180,13 @@ const ct_model_def *cti_config_model(const ct_config *c)
 
 bool ct_config_key_at(int i, ct_config_key *out)
 {
-    static const char *const types[] = {"text", "path", "integer", "number", "bool", "choice",
-                                        "interval"};
+    static const char *const types[] = {"text", "path",   "integer", "number",
+                                        "bool", "choice", "interval"};
     if (i < 0 || i >= cti_n_keys)
         return false;
     const cti_key *k = &cti_keys[i];
-    *out = (ct_config_key){k->section, k->name,    types[k->type],
-                           k->default_value, k->allowed, k->doc};
+    *out =
+        (ct_config_key){k->section, k->name, types[k->type], k->default_value, k->allowed, k->doc};
     return true;
 }
 
@@ -233,7 +235,8 @@ const char *ct_config_text(ct_config *c)
         put_line(&t, cti_keys[i].name, c->value[i].text);
         bool end_of_model = strcmp(section, "model") == 0 &&
                             (i + 1 == cti_n_keys || strcmp(cti_keys[i + 1].section, "model") != 0);
-        for (int k = 0; end_of_model && c->model && k < CT_MODEL_MAX_KEYS && c->model->keys[k].name; k++)
+        for (int k = 0; end_of_model && c->model && k < CT_MODEL_MAX_KEYS && c->model->keys[k].name;
+             k++)
             put_line(&t, c->model->keys[k].name, c->model_value[k].text);
     }
     if (t.failed) {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Any text is a config or gives an error with a place; what is a config writes a text that reads back to itself. */
+/* Any text is a config or gives an error with a place; what is a config writes a text that reads
+ * back to itself. */
 #include "train/config.h"
 
 #include <stdio.h>

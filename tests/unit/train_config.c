@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reading a config: values by type, where they come from, mistakes, and the text that gives the same run. */
+/* Reading a config: values by type, where they come from, mistakes, and the text that gives the
+ * same run. */
 #ifndef _DEFAULT_SOURCE
 #define _DEFAULT_SOURCE /* mkdtemp */
 #endif
@@ -66,13 +67,19 @@ static void set_refused(const char *set, const char *expected)
 
 Test(train_config, whole_numbers)
 {
-    static const char *const bad[] = {"", " ", "1.5", "x", "1x", "0x10", "1 2", "1e400", "1e-1", "nan",
-                                      "inf", "9223372036854775808", "1e17", "--1", "+", "1,000"};
+    static const char *const bad[] = {"",     " ",     "1.5",  "x",    "1x",  "0x10",
+                                      "1 2",  "1e400", "1e-1", "nan",  "inf", "9223372036854775808",
+                                      "1e17", "--1",   "+",    "1,000"};
     static const struct {
         const char *s;
         int64_t v;
-    } fine[] = {{"0", 0},   {"-3", -3},     {"+7", 7},      {"007", 7},
-                {"1e6", 1000000}, {"2.0", 2}, {"9223372036854775807", INT64_MAX}};
+    } fine[] = {{"0", 0},
+                {"-3", -3},
+                {"+7", 7},
+                {"007", 7},
+                {"1e6", 1000000},
+                {"2.0", 2},
+                {"9223372036854775807", INT64_MAX}};
     int64_t v;
 
     for (size_t i = 0; i < sizeof fine / sizeof *fine; i++) {
@@ -85,8 +92,9 @@ Test(train_config, whole_numbers)
 
 Test(train_config, numbers)
 {
-    static const char *const bad[] = {"", ".", "-", "e5", "1e", "1..2", "1,5", "nan", "inf", "-inf",
-                                      "0x1p3", "1e999", "1 ", " 1", "1f", "infinity"};
+    static const char *const bad[] = {"",    ".",   "-",   "e5",      "1e",    "1..2",
+                                      "1,5", "nan", "inf", "-inf",    "0x1p3", "1e999",
+                                      "1 ",  " 1",  "1f",  "infinity"};
     double v;
 
     cr_assert(cti_parse_f64("1e-8", &v) && v == 1e-8);
@@ -100,8 +108,8 @@ Test(train_config, numbers)
 
 Test(train_config, bools_and_intervals)
 {
-    static const char *const bad[] = {"", "st", "ep", "3d", "1.5ep", "0.5", "-1", "1 ep", "min", "1EP",
-                                      "1h", "inf", "nanmin"};
+    static const char *const bad[] = {"",     "st",  "ep",  "3d", "1.5ep", "0.5",   "-1",
+                                      "1 ep", "min", "1EP", "1h", "inf",   "nanmin"};
     cti_interval t;
     bool b;
 
@@ -164,8 +172,9 @@ Test(train_config, devices_and_names)
 
 Test(train_config, defaults_file_and_overrides)
 {
-    static const char text[] = "[model]\nname = net\nhidden = 7\n[optimizer]\nlr = 0.5\n[data.val]\n"
-                               "fraction = 0.3\n";
+    static const char text[] =
+        "[model]\nname = net\nhidden = 7\n[optimizer]\nlr = 0.5\n[data.val]\n"
+        "fraction = 0.3\n";
     const char *sets[] = {"optimizer.lr=0.25", "data.val.fraction = 0.1", "model.hidden=9",
                           "optimizer.lr=0.75"};
     char where[300];
@@ -207,7 +216,8 @@ Test(train_config, typed_reading)
     cr_assert_not(cti_config_bool(c, "data", "shuffle"));
     cr_assert_eq(cti_config_interval(c, "checkpoint", "every").unit, CTI_EPOCHS);
     cr_assert_eq(cti_config_interval(c, "checkpoint", "every").value, 2);
-    cr_assert(isnan(cti_config_f64(c, "optimizer", "weight_decay"))); /* empty: the optimizer's own */
+    cr_assert(
+        isnan(cti_config_f64(c, "optimizer", "weight_decay"))); /* empty: the optimizer's own */
     ct_config_free(c);
 }
 
@@ -231,7 +241,8 @@ Test(train_config, paths)
     char expected[700], cwd[4096];
     const char *set = "data.path=there";
     ct_error err = {0};
-    ct_config *c = good("[model]\nname = net\ninit = w.safetensors\n[data]\npath = ../d\n[run]\ndir = /x\n");
+    ct_config *c =
+        good("[model]\nname = net\ninit = w.safetensors\n[data]\npath = ../d\n[run]\ndir = /x\n");
 
     cr_assert_str_eq(ct_config_get(c, "model", "init"), "/cfg/w.safetensors");
     cr_assert_str_eq(ct_config_get(c, "data", "path"), "/cfg/../d");
@@ -293,11 +304,12 @@ Test(train_config, text_reads_back_to_itself)
                                        "model.init=\xff\x01\n[run]\nseed = 3", "run.dir=/a\\b"};
 
     check_fixpoint("[model]\nname = net\n", NULL, 0);
-    check_fixpoint("[model]\nname = net\nhidden = 1\n[run]\nname = \" x \"\n[data]\npath = a b/c\n", NULL,
-                   0);
-    check_fixpoint("[model]\nname = net\n", sets, 5);
-    check_fixpoint("[model]\nname = layers\nlayers =\n  conv2d(16, 3) ; first\n\n  relu\n  \"a = b\"\n",
+    check_fixpoint("[model]\nname = net\nhidden = 1\n[run]\nname = \" x \"\n[data]\npath = a b/c\n",
                    NULL, 0);
+    check_fixpoint("[model]\nname = net\n", sets, 5);
+    check_fixpoint(
+        "[model]\nname = layers\nlayers =\n  conv2d(16, 3) ; first\n\n  relu\n  \"a = b\"\n", NULL,
+        0);
     check_fixpoint("[model]\nname = layers\nlayers = flatten\n    linear(10)\n", NULL, 0);
 }
 
@@ -346,8 +358,9 @@ Test(train_config, differences_by_class)
 {
     int n[3] = {0};
     ct_config *a = good("[model]\nname = net\n");
-    ct_config *b = good("[model]\nname = net\nhidden = 5\n[log]\nevery = 3\n[optimizer]\nlr = 1\nbeta1 = "
-                        "0.8\n[run]\nseed = 4\n");
+    ct_config *b =
+        good("[model]\nname = net\nhidden = 5\n[log]\nevery = 3\n[optimizer]\nlr = 1\nbeta1 = "
+             "0.8\n[run]\nseed = 4\n");
     ct_config *t = good("[model]\nname = tower\n");
 
     cti_config_diff(a, a, count_differences, n);
@@ -370,7 +383,8 @@ Test(train_config, table_is_sound)
 {
     for (int i = 0; i < cti_n_keys; i++) {
         const cti_key *k = &cti_keys[i];
-        cr_assert_eq(cti_key_find(k->section, k->name), k, "%s.%s is there twice", k->section, k->name);
+        cr_assert_eq(cti_key_find(k->section, k->name), k, "%s.%s is there twice", k->section,
+                     k->name);
         /* A section's keys stand together. */
         for (int j = 0; j + 1 < i; j++)
             cr_assert(strcmp(cti_keys[j].section, k->section) != 0 ||
@@ -386,35 +400,40 @@ Test(train_config, table_is_sound)
 
 Test(train_config, all_mistakes_in_the_files_order)
 {
-    refused("x = 1\n[modell]\nname = net\nhidden = 4\n[optimizer]\nlr = fast\nnam = sgd\nlr = 2\n[train]\n"
-            "nonfinite = halt\n[model]\nname = nett\nhidden = 1\n",
-            "/cfg/a.ini:1:1: the key stands before the first [section]\n"
-            "/cfg/a.ini:2:1: unknown section [modell]; did you mean [model]? (ctrain keys lists them)\n"
-            "/cfg/a.ini:6:1: [optimizer] lr = fast: not a number; allowed: 0 or more\n"
-            "/cfg/a.ini:7:1: unknown key 'nam' in [optimizer]; did you mean 'name'? (ctrain keys optimizer "
-            "lists them)\n"
-            "/cfg/a.ini:8:1: key 'lr' in [optimizer] was given before, at line 6\n"
-            "/cfg/a.ini:10:1: [train] nonfinite = halt: allowed: stop skip\n"
-            "/cfg/a.ini:12:1: [model] name = nett: unknown model; allowed: net tower layers; did you mean "
-            "'net'?");
+    refused(
+        "x = 1\n[modell]\nname = net\nhidden = 4\n[optimizer]\nlr = fast\nnam = sgd\nlr = 2\n[train]\n"
+        "nonfinite = halt\n[model]\nname = nett\nhidden = 1\n",
+        "/cfg/a.ini:1:1: the key stands before the first [section]\n"
+        "/cfg/a.ini:2:1: unknown section [modell]; did you mean [model]? (ctrain keys lists them)\n"
+        "/cfg/a.ini:6:1: [optimizer] lr = fast: not a number; allowed: 0 or more\n"
+        "/cfg/a.ini:7:1: unknown key 'nam' in [optimizer]; did you mean 'name'? (ctrain keys optimizer "
+        "lists them)\n"
+        "/cfg/a.ini:8:1: key 'lr' in [optimizer] was given before, at line 6\n"
+        "/cfg/a.ini:10:1: [train] nonfinite = halt: allowed: stop skip\n"
+        "/cfg/a.ini:12:1: [model] name = nett: unknown model; allowed: net tower layers; did you mean "
+        "'net'?");
 }
 
 Test(train_config, mistakes_about_models)
 {
-    refused("[model]\nname = tower\nhidden = 3\nheigth = 3\n",
-            "/cfg/a.ini:3:1: key 'hidden' in [model] is one of model net, not of tower (ctrain keys model "
-            "lists them)\n"
-            "/cfg/a.ini:4:1: unknown key 'heigth' in [model]; did you mean 'height'? (ctrain keys model "
-            "lists them)");
+    refused(
+        "[model]\nname = tower\nhidden = 3\nheigth = 3\n",
+        "/cfg/a.ini:3:1: key 'hidden' in [model] is one of model net, not of tower (ctrain keys model "
+        "lists them)\n"
+        "/cfg/a.ini:4:1: unknown key 'heigth' in [model]; did you mean 'height'? (ctrain keys model "
+        "lists them)");
     refused("", "/cfg/a.ini: [model] name is missing; allowed: net tower layers");
-    refused("[model]\nname =\n", "/cfg/a.ini:2:1: [model] name is missing; allowed: net tower layers");
-    refused("[model]\nname = layer\n",
-            "/cfg/a.ini:2:1: [model] name = layer: unknown model; allowed: net tower layers; did you mean "
-            "'layers'?");
-    refused("[data]\ndataset = mnist\n[model]\nname = layers\n",
-            "/cfg/a.ini: [model] name = layers needs the key layers, for example: layers = flatten "
-            "linear(10)\n"
-            "/cfg/a.ini: [data] dataset = mnist needs the key path: the folder with its four IDX files");
+    refused("[model]\nname =\n",
+            "/cfg/a.ini:2:1: [model] name is missing; allowed: net tower layers");
+    refused(
+        "[model]\nname = layer\n",
+        "/cfg/a.ini:2:1: [model] name = layer: unknown model; allowed: net tower layers; did you mean "
+        "'layers'?");
+    refused(
+        "[data]\ndataset = mnist\n[model]\nname = layers\n",
+        "/cfg/a.ini: [model] name = layers needs the key layers, for example: layers = flatten "
+        "linear(10)\n"
+        "/cfg/a.ini: [data] dataset = mnist needs the key path: the folder with its four IDX files");
 }
 
 Test(train_config, mistakes_in_overrides)
@@ -425,8 +444,10 @@ Test(train_config, mistakes_in_overrides)
     set_refused(".=", "expected section.key=value");
     set_refused("a.=", "expected section.key=value");
     set_refused("lr=3", "--set lr=3: expected section.key=value, for example train.epochs=3");
-    set_refused("train.epoch=3", "--set train.epoch: unknown key 'epoch' in [train]; did you mean 'epochs'?");
-    set_refused("tran.epochs=3", "--set tran.epochs: unknown section [tran]; did you mean [train]?");
+    set_refused("train.epoch=3",
+                "--set train.epoch: unknown key 'epoch' in [train]; did you mean 'epochs'?");
+    set_refused("tran.epochs=3",
+                "--set tran.epochs: unknown section [tran]; did you mean [train]?");
     set_refused("train.epochs=x", "--set train.epochs: [train] epochs = x: not a whole number");
     set_refused("train.epochs=", "[train] epochs = : not a whole number");
     set_refused("train.epochs=99999999999999999", "too large; allowed: 0 or more");
@@ -443,8 +464,10 @@ Test(train_config, long_values_and_many_mistakes_fit)
 
     memset(text + n, 'x', 5000);
     snprintf(text + n + 5000, sizeof text - n - 5000, "\n");
-    refused(text, "/cfg/a.ini:4:1: [train] epochs = xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"
-                  "...: not a whole number; allowed: 0 or more");
+    refused(
+        text,
+        "/cfg/a.ini:4:1: [train] epochs = xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"
+        "...: not a whole number; allowed: 0 or more");
 
     n = (size_t)snprintf(text, sizeof text, "[train]\n");
     for (int i = 0; i < 500; i++)
