@@ -16,6 +16,7 @@ WORK=$(mktemp -d "${TMPDIR:-/tmp}/ctrain-cli.XXXXXX") || exit 1
 trap 'rm -rf "$WORK"' EXIT
 trap 'exit 1' HUP INT TERM
 cd "$WORK" || exit 1
+"$CTRAIN" --help >/dev/null || { echo "$CTRAIN does not start"; exit 1; }
 CHECKS=0
 FAILED=0
 WHAT=
