@@ -54,6 +54,7 @@ extern const cli_option cli_options[CLI_N_OPTIONS];
 typedef struct cli_command cli_command;
 
 typedef struct cli_line {
+    char **argv; /* as main got it */
     const cli_command *command; /* NULL: no word names one */
     bool given[CLI_N_OPTIONS];
     const char *value[CLI_N_OPTIONS]; /* the last one given; NULL: none */
@@ -134,6 +135,10 @@ void cli_bar_draw(cli_bar *bar, const ct_progress *p);
 void cli_bar_erase(cli_bar *bar);
 /* The text of a bar, at most `columns` wide. */
 void cli_bar_text(char *out, size_t cap, const ct_progress *p, int columns);
+
+/* Before the first work in threads: starts the program again with a calmer OpenMP, unless the
+ * environment says how its threads shall wait. */
+void cli_openmp_calm(char **argv);
 
 /* ---- signals.c ---- */
 /* From now on the first SIGINT, SIGTERM or SIGHUP asks to stop, a second SIGINT or SIGTERM stops

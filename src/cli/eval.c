@@ -51,6 +51,7 @@ int cli_eval(const cli_line *line)
     opts.models = ct_zoo;
     opts.on_line = on_line;
     opts.user = &verbose;
+    cli_openmp_calm(line->argv);
     if (ct_eval(line->operands[0], line->sets, line->n_sets, opts, &result, &err) != CT_OK)
         return cli_fail(&err);
     if (line->given[CLI_JSON])

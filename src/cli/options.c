@@ -110,7 +110,7 @@ bool cli_line_read(cli_line *line, int argc, char **argv)
     const char **words = calloc((size_t)argc * 2 + 2, sizeof *words);
     bool options = true;
 
-    *line = (cli_line){0};
+    *line = (cli_line){.argv = argv};
     if (!words)
         return false;
     line->operands = words;

@@ -78,6 +78,7 @@ int cli_train_with(const cli_line *line, bool dry_run)
     opts.on_line = on_line;
     opts.user = &s;
     if (!dry_run) {
+        cli_openmp_calm(line->argv);
         cli_bar_init(&s.bar, s.level > CT_LOG_WARN);
         cli_signals_catch();
         opts.on_progress = on_progress;
