@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Writing and verifying one checkpoint; finding, pointing and deleting are in ckpt_dir.c.
  *
- * A save writes a temporary directory, syncs its files and itself, renames it, syncs the parent, and then
- * moves the pointer by rename: at every moment the pointer names a complete checkpoint. */
+ * A save writes a temporary directory, syncs its files and itself, renames it, syncs the parent,
+ * and then moves the pointer by rename: at every moment the pointer names a complete checkpoint. */
 #ifndef _POSIX_C_SOURCE
 #define _POSIX_C_SOURCE 200809L
 #endif
@@ -126,8 +126,8 @@ static int write_files(const char *dir, const cti_ckpt_image *image, ct_error *e
     return cti_dir_sync(dir, err);
 }
 
-/* Two renames when one of that step is there (a run that went back to an earlier checkpoint): the sweep puts
- * the old one back when only the first was done. */
+/* Two renames when one of that step is there (a run that went back to an earlier checkpoint): the
+ * sweep puts the old one back when only the first was done. */
 static int put_in_place(const char *dir, const char *tmp, const char *name, ct_error *err)
 {
     char path[CTI_PATH_CAP], old[CTI_PATH_CAP];

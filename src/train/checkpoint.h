@@ -37,8 +37,8 @@ int cti_ckpt_image_make(ct_ctx *ctx, cti_mem *m, const cti_ckpt_parts *parts, ct
                         ct_error *err);
 void cti_ckpt_image_free(cti_mem *m, cti_ckpt_image *image);
 
-/* Writes DIR/step-N and points DIR/last at it, replacing one of the same step. A failure leaves what
- * was there. Once, no retry. */
+/* Writes DIR/step-N and points DIR/last at it, replacing one of the same step. A failure leaves
+ * what was there. Once, no retry. */
 int cti_ckpt_write(const char *dir, const cti_ckpt_image *image, ct_error *err);
 /* Tries three times on CT_EIO, telling each failure. */
 int cti_ckpt_save(const char *dir, const cti_ckpt_image *image, const cti_say *say, ct_error *err);
@@ -52,9 +52,9 @@ void cti_ckpt_pointer(cti_mem *m, const char *dir, const char *pointer,
                       char name[CTI_CKPT_NAME_CAP]);
 int cti_ckpt_point(const char *dir, const char *pointer, const char *name, ct_error *err);
 
-/* The name of the checkpoint that `pointer` ("last", "best") means: what it points at when that is valid, else
- * the newest valid one that is not newer, loudly. CT_EDATA when DIR has no checkpoint at all, CT_EFORMAT when
- * none is valid. */
+/* The name of the checkpoint that `pointer` ("last", "best") means: what it points at when that is
+ * valid, else the newest valid one that is not newer, loudly. CT_EDATA when DIR has no checkpoint
+ * at all, CT_EFORMAT when none is valid. */
 int cti_ckpt_find(cti_mem *m, const char *dir, const char *pointer, const cti_say *say,
                   char name[CTI_CKPT_NAME_CAP], ct_error *err);
 /* True when DIR has a directory named like a checkpoint. */
@@ -63,9 +63,9 @@ bool cti_ckpt_any(cti_mem *m, const char *dir);
 /* Removes what a killed save left behind. The caller holds the run's lock. */
 int cti_ckpt_sweep(cti_mem *m, const char *dir, const cti_say *say, ct_error *err);
 
-/* Deletes checkpoints but the keep_last newest up to state->step, the keep_best best, those that `last`
- * and `best` point at, and `resumed_from` ("": none). Later steps, of an abandoned line of the run, are
- * left alone. */
+/* Deletes checkpoints but the keep_last newest up to state->step, the keep_best best, those that
+ * `last` and `best` point at, and `resumed_from` ("": none). Later steps, of an abandoned line of
+ * the run, are left alone. */
 int cti_ckpt_retain(cti_mem *m, const char *dir, const cti_state *state, int64_t keep_last,
                     int64_t keep_best, const char *resumed_from, ct_error *err);
 

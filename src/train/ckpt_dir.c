@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The folder `checkpoints` of a run: pointers, the newest valid one, what to keep, what to sweep. */
+/* The folder `checkpoints` of a run: pointers, the newest valid one, what to keep, what to sweep.
+ */
 #ifndef _POSIX_C_SOURCE
 #define _POSIX_C_SOURCE 200809L
 #endif
@@ -121,8 +122,8 @@ static int verify_named(cti_mem *m, const char *dir, const char *name, ct_error 
     return cti_ckpt_verify(m, path, err);
 }
 
-/* The newest valid one, not newer than `limit` if there is such a one: what is newer may belong to a line of
- * the run that was left when it went back. */
+/* The newest valid one, not newer than `limit` if there is such a one: what is newer may belong to
+ * a line of the run that was left when it went back. */
 static int newest_valid(cti_mem *m, const char *dir, int64_t limit, const cti_say *say,
                         char name[CTI_CKPT_NAME_CAP], ct_error *err)
 {

@@ -11,7 +11,8 @@ typedef struct cti_data {
     ct_dataset *train, *val;
 } cti_data;
 
-/* Opens [data] and [data.val] and checks that they go together: CT_ECONFIG, CT_EDATA, CT_EFORMAT. */
+/* Opens [data] and [data.val] and checks that they go together: CT_ECONFIG, CT_EDATA, CT_EFORMAT.
+ */
 int cti_data_open(cti_data *d, const ct_config *config, ct_error *err);
 void cti_data_close(cti_data *d);
 
@@ -30,8 +31,8 @@ typedef struct cti_feed {
 
 void cti_feed_init(cti_feed *f, ct_ctx *ctx, const ct_dataset_info *info);
 void cti_feed_clear(cti_feed *f);
-/* Input in the context's dtype, target as it is; borrowed, until the next batch of that size. An error is in
- * the context. */
+/* Input in the context's dtype, target as it is; borrowed, until the next batch of that size. An
+ * error is in the context. */
 int cti_feed_put(cti_feed *f, void *const *field, int64_t count, ct_tensor **x, ct_tensor **y);
 
 #endif

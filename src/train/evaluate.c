@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Evaluation: all samples once, in file order, without gradients, in evaluation mode and without label
- * smoothing. Losses, weights and hits are summed in f64 on the device and divided once. */
+/* Evaluation: all samples once, in file order, without gradients, in evaluation mode and without
+ * label smoothing. Losses, weights and hits are summed in f64 on the device and divided once. */
 #include "train/trainer.h"
 
 #include "base/error.h"

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The loop: steps, and what is due between them. At one step the order is: step line, checkpoint, evaluation,
- * best; so a crash in an evaluation loses nothing, and a resumed run first does the one that was due. */
+/* The loop: steps, and what is due between them. At one step the order is: step line, checkpoint,
+ * evaluation, best; so a crash in an evaluation loses nothing, and a resumed run first does the one
+ * that was due. */
 #include "train/trainer.h"
 
 #include "base/error.h"
@@ -14,7 +15,8 @@ int64_t cti_epoch_of(const cti_state *s)
     return s->batch == 0 ? s->epoch : s->epoch + 1;
 }
 
-/* Did the step just done cross a multiple of the interval? A pure function of the step, but for minutes. */
+/* Did the step just done cross a multiple of the interval? A pure function of the step, but for
+ * minutes. */
 static bool is_due(const cti_trainer *t, cti_interval every, double since_s)
 {
     double step = (double)t->state.step, period = every.value;

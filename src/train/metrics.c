@@ -136,7 +136,8 @@ static verdict judge_line(const char *line, size_t n, int64_t step, bool keep_ev
     return v;
 }
 
-/* Moves the lines to keep to the front of `text`; returns their bytes, or SIZE_MAX with the bad line. */
+/* Moves the lines to keep to the front of `text`; returns their bytes, or SIZE_MAX with the bad
+ * line. */
 static size_t cut_text(char *text, size_t bytes, int64_t step, bool keep_eval, int *bad_line)
 {
     size_t out = 0, at = 0;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* metrics.jsonl: one JSON object a line, whole lines only. On resume it is cut to the restored step, so
- * that a run that was killed and resumed leaves the same values as one that was not; times end in _ms. */
+/* metrics.jsonl: one JSON object a line, whole lines only. On resume it is cut to the restored
+ * step, so that a run that was killed and resumed leaves the same values as one that was not; times
+ * end in _ms. */
 #ifndef TRAIN_METRICS_H
 #define TRAIN_METRICS_H
 
@@ -36,9 +37,9 @@ typedef struct cti_end {
     int64_t best_step;
 } cti_end;
 
-/* Keeps what an uninterrupted run had written when the checkpoint of `step` was complete: all up to the
- * step, its evaluation only with `keep_eval`, no `end`, not the step's own checkpoint event, no cut last
- * line. A missing file is fine. CT_EFORMAT when a line in the middle is no event. */
+/* Keeps what an uninterrupted run had written when the checkpoint of `step` was complete: all up to
+ * the step, its evaluation only with `keep_eval`, no `end`, not the step's own checkpoint event, no
+ * cut last line. A missing file is fine. CT_EFORMAT when a line in the middle is no event. */
 int cti_metrics_cut(cti_mem *m, const char *path, int64_t step, bool keep_eval, ct_error *err);
 /* Fills `end`; a file that can't be read gives there = false. */
 void cti_metrics_last(cti_mem *m, const char *path, cti_end *end);

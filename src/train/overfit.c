@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* --overfit-one-batch: a net that can't learn one frozen batch by heart has a bug, not bad luck. Everything
- * that makes it harder is off; it has to bring the loss near its floor and every sample right. When it fails,
- * the likeliest cause is looked for and named. Leaves no files. */
+/* --overfit-one-batch: a net that can't learn one frozen batch by heart has a bug, not bad luck.
+ * Everything that makes it harder is off; it has to bring the loss near its floor and every sample
+ * right. When it fails, the likeliest cause is looked for and named. Leaves no files. */
 #include "train/trainer.h"
 
 #include "base/error.h"

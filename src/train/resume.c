@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Going on from a checkpoint: what it was made under is compared with what is asked for now, then all is
- * restored so that the rest of the run gives the bytes that an uninterrupted one gives. */
+/* Going on from a checkpoint: what it was made under is compared with what is asked for now, then
+ * all is restored so that the rest of the run gives the bytes that an uninterrupted one gives. */
 #ifndef _POSIX_C_SOURCE
 #define _POSIX_C_SOURCE 200809L
 #endif

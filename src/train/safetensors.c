@@ -13,7 +13,8 @@
 
 /* ---- writing ---- */
 
-/* An error of the context becomes one of `err`, and the context can go on: whoever saves decides. */
+/* An error of the context becomes one of `err`, and the context can go on: whoever saves decides.
+ */
 static int take_ctx_error(ct_ctx *ctx, ct_error *err)
 {
     ct_error *pending = ct_error_record(ctx);

@@ -26,8 +26,8 @@ typedef struct cti_st {
     int n;
 } cti_st;
 
-/* Reads the header of `data`, the whole content of the file called `what`. CT_EFORMAT says what is wrong.
- * `out` needs cti_st_clear when it succeeds; it borrows nothing of `data`. */
+/* Reads the header of `data`, the whole content of the file called `what`. CT_EFORMAT says what is
+ * wrong. `out` needs cti_st_clear when it succeeds; it borrows nothing of `data`. */
 int cti_st_parse(cti_mem *m, const void *data, size_t bytes, const char *what, cti_st *out,
                  ct_error *err);
 void cti_st_clear(cti_st *st);
@@ -35,7 +35,8 @@ void cti_st_clear(cti_st *st);
 /* "F32" for CT_F32. */
 const char *cti_st_dtype(ct_dtype dtype);
 
-/* The content of a file with these tensors; owned by the caller, cti_free. `what` names it in errors. */
+/* The content of a file with these tensors; owned by the caller, cti_free. `what` names it in
+ * errors. */
 int cti_st_image(ct_ctx *ctx, cti_mem *m, const char *what, const ct_named_tensor *tensors, int n,
                  void **out, size_t *bytes, ct_error *err);
 

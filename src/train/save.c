@@ -67,8 +67,8 @@ int cti_log_start(cti_trainer *t)
     return CT_OK;
 }
 
-/* The steps since the last line: loss is their sum over their weight, samples their count; wait_ms and step_ms
- * are means over the steps of this process. With log.every = 1 that is the one step. */
+/* The steps since the last line: loss is their sum over their weight, samples their count; wait_ms
+ * and step_ms are means over the steps of this process. With log.every = 1 that is the one step. */
 int cti_log_step(cti_trainer *t)
 {
     cti_state *s = &t->state;
@@ -231,8 +231,8 @@ int cti_save(cti_trainer *t, const char *why)
     return CT_OK;
 }
 
-/* A checkpoint that was saved for a request to stop counts as this one when the run goes on at its step: an
- * uninterrupted run would have saved it here. */
+/* A checkpoint that was saved for a request to stop counts as this one when the run goes on at its
+ * step: an uninterrupted run would have saved it here. */
 int cti_save_here(cti_trainer *t, const char *why)
 {
     if (t->saved_step != t->state.step)
@@ -281,7 +281,8 @@ static void log_eval(cti_trainer *t, const cti_scores *scores, double ms)
     end_line(t);
 }
 
-/* The training loss since the last evaluation, also of the steps that no step line has counted yet. */
+/* The training loss since the last evaluation, also of the steps that no step line has counted yet.
+ */
 static int take_train_loss(cti_trainer *t)
 {
     cti_state *s = &t->state;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Writes checkpoints in a thread of its own while training goes on: a durable save is mostly waiting for the
- * disk. Jobs run in the order they were handed over, so `best` never moves before its checkpoint is there. */
+/* Writes checkpoints in a thread of its own while training goes on: a durable save is mostly
+ * waiting for the disk. Jobs run in the order they were handed over, so `best` never moves before
+ * its checkpoint is there. */
 #ifndef TRAIN_SAVER_H
 #define TRAIN_SAVER_H
 
@@ -35,10 +36,12 @@ cti_saver *cti_saver_start(cti_mem *m, const char *dir, ct_error *err);
 /* Finishes what was handed over, then frees. NULL is fine. */
 void cti_saver_free(cti_saver *s);
 
-/* A job to fill, zeroed: cti_saver_submit hands it over. NULL while one of its kind is under way. */
+/* A job to fill, zeroed: cti_saver_submit hands it over. NULL while one of its kind is under way.
+ */
 cti_save_job *cti_saver_job(cti_saver *s, bool write);
 void cti_saver_submit(cti_saver *s, cti_save_job *job);
-/* Waits for the next job in order and takes it back until the next call; NULL: none is under way. */
+/* Waits for the next job in order and takes it back until the next call; NULL: none is under way.
+ */
 const cti_save_job *cti_saver_wait(cti_saver *s);
 
 #endif

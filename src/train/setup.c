@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* From a config to data, model, optimizer and schedule, with everything checked that can be before the first
- * step. */
+/* From a config to data, model, optimizer and schedule, with everything checked that can be before
+ * the first step. */
 #include "train/trainer.h"
 
 #include "base/error.h"
@@ -313,7 +313,8 @@ int cti_make_schedule(cti_trainer *t, int64_t total)
     return CT_OK;
 }
 
-/* The optimizer's state may grow (SGD gets buffers with its first momentum), so it is listed anew. */
+/* The optimizer's state may grow (SGD gets buffers with its first momentum), so it is listed anew.
+ */
 int cti_list_slots(cti_trainer *t)
 {
     t->n_slots = ct_optim_state(t->optim, NULL, 0);

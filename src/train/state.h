@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* state.json: all of a run that is no tensor. Everything else that a step depends on (order, dropout,
- * schedule) is a pure function of these counters. */
+/* state.json: all of a run that is no tensor. Everything else that a step depends on (order,
+ * dropout, schedule) is a pure function of these counters. */
 #ifndef TRAIN_STATE_H
 #define TRAIN_STATE_H
 
@@ -39,8 +39,8 @@ typedef struct cti_state {
     bool has_best;
     double best;
     int64_t best_step;
-    bool
-        has_reference; /* early stopping compares with the last value that was better by min_delta */
+    bool has_reference; /* early stopping compares with the last value that was better by min_delta
+                         */
     double reference;
     int64_t evals_without;                /* improvement */
     double train_loss, val_loss, val_acc; /* of the last evaluation */
@@ -68,8 +68,8 @@ char *cti_state_print(cti_mem *m, const cti_state *s, size_t *bytes);
 int cti_state_parse(cti_mem *m, const char *text, size_t bytes, const char *what, cti_state *out,
                     ct_error *err);
 
-/* Takes an evaluation into account: best, top, early stopping. `value` may be non-finite (never best).
- * Returns true when it is the new best; of equal values the first stays. */
+/* Takes an evaluation into account: best, top, early stopping. `value` may be non-finite (never
+ * best). Returns true when it is the new best; of equal values the first stays. */
 bool cti_state_judge(cti_state *s, double value, bool larger_is_better, double min_delta);
 
 #endif

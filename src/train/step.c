@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One optimizer step: a window of micro-batches, each backward of the sum of its losses, then one division by
- * the window's whole weight. So a window equals one big batch, a short last one too. Nothing is read from
- * the device here, and a steady step allocates nothing. */
+/* One optimizer step: a window of micro-batches, each backward of the sum of its losses, then one
+ * division by the window's whole weight. So a window equals one big batch, a short last one too.
+ * Nothing is read from the device here, and a steady step allocates nothing. */
 #include "train/trainer.h"
 
 #include "base/error.h"
@@ -115,7 +115,8 @@ static int window_step(cti_trainer *t)
     return ct_scope_end(t->ctx) < 0 && r == CT_OK ? ct_error_code(t->ctx) : r;
 }
 
-/* The micro-batches of a window: never across the end of an epoch. The error is in t->err or in the context. */
+/* The micro-batches of a window: never across the end of an epoch. The error is in t->err or in the
+ * context. */
 static int window_batches(cti_trainer *t, int64_t *samples)
 {
     int64_t left = ct_loader_batches(t->loader) - t->state.batch;

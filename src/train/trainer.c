@@ -26,7 +26,7 @@ static void say_line(ct_log_level level, const char *text, void *user)
         t->opts.on_line(level, text, t->opts.user);
 }
 
-static int trainer_init(cti_trainer *t, ct_config *config, const ct_run_opts *opts, ct_error *err)
+int cti_trainer_init(cti_trainer *t, ct_config *config, const ct_run_opts *opts, ct_error *err)
 {
     *t = (cti_trainer){
         .config = config, .opts = *opts, .err = err, .saved_step = -1, .good_step = -1};
@@ -41,7 +41,7 @@ static int trainer_init(cti_trainer *t, ct_config *config, const ct_run_opts *op
     return CT_OK;
 }
 
-static void trainer_clear(cti_trainer *t)
+void cti_trainer_clear(cti_trainer *t)
 {
     if (!t->mem)
         return;
@@ -135,7 +135,7 @@ static int make_loader(cti_trainer *t)
 }
 
 /* Optimizer, schedule, loaders: what a step needs besides the model. */
-static int make_stepper(cti_trainer *t)
+int cti_make_stepper(cti_trainer *t)
 {
     double momentum;
     int r;
@@ -307,7 +307,8 @@ static int run(cti_trainer *t, ct_run_result *out)
     if (!t->opts.dry_run && !t->opts.overfit_one_batch && (r = open_existing(t)) < 0)
         return r;
     resuming = t->target.resume;
-    /* Results depend on the number of threads: the stored one counts unless another is asked for. */
+    /* Results depend on the number of threads: the stored one counts unless another is asked for.
+     */
     threads =
         resuming && cti_config_i64(t->config, "run", "threads") == 0 ? (int)t->state.threads : 0;
     if (!resuming) {
@@ -322,7 +323,7 @@ static int run(cti_trainer *t, ct_run_result *out)
         copy_text(out->dir, sizeof out->dir, t->run.dir);
         return CT_OK;
     }
-    if ((r = make_stepper(t)) < 0)
+    if ((r = cti_make_stepper(t)) < 0)
         return r;
     if (t->opts.dry_run) {
         cti_tell(&t->say, CT_LOG_INFO,
@@ -350,10 +351,10 @@ int ct_run(const ct_config *config, ct_run_opts opts, ct_run_result *out, ct_err
     if (!config)
         return cti_fail(err, CT_EINVAL, "ct_run needs a config");
     /* The resolved text is cached in the config: the one thing that a run changes in it. */
-    r = trainer_init(&t, (ct_config *)config, &opts, err);
+    r = cti_trainer_init(&t, (ct_config *)config, &opts, err);
     if (r == CT_OK)
         r = run(&t, out);
-    trainer_clear(&t);
+    cti_trainer_clear(&t);
     return r;
 }
 
@@ -422,11 +423,11 @@ int ct_eval(const char *dir, const char *const *overrides, int n_overrides, ct_r
     *out = (ct_eval_result){.loss = NAN, .accuracy = NAN};
     if (!dir)
         return cti_fail(err, CT_EINVAL, "ct_eval needs a run or checkpoint directory");
-    r = trainer_init(&t, NULL, &opts, err);
+    r = cti_trainer_init(&t, NULL, &opts, err);
     if (r == CT_OK)
         r = eval(&t, dir, overrides, n_overrides, out);
     config = t.config;
-    trainer_clear(&t);
+    cti_trainer_clear(&t);
     ct_config_free(config);
     return r;
 }

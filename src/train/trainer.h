@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the files of the trainer share. A run in order: setup.c builds all that a config asks for and checks
- * it, resume.c restores, loop.c goes through the steps of step.c, evaluate.c measures, save.c saves,
- * trainer.c holds it together. */
+/* What the files of the trainer share. A run in order: setup.c builds all that a config asks for
+ * and checks it, resume.c restores, loop.c goes through the steps of step.c, evaluate.c measures,
+ * save.c saves, trainer.c holds it together. */
 #ifndef TRAIN_TRAINER_H
 #define TRAIN_TRAINER_H
 
@@ -97,6 +97,12 @@ int cti_take(cti_trainer *t);
 /* The same, and a shape or argument that doesn't fit is the config's fault. */
 int cti_take_setup(cti_trainer *t);
 
+/* ---- trainer.c ---- */
+int cti_trainer_init(cti_trainer *t, ct_config *config, const ct_run_opts *opts, ct_error *err);
+void cti_trainer_clear(cti_trainer *t);
+/* After cti_setup. Optimizer, schedule, loaders: what a step needs besides the model. */
+int cti_make_stepper(cti_trainer *t);
+
 /* ---- setup.c ---- */
 void cti_read_settings(cti_settings *s, const ct_config *config);
 /* Context (threads 0: the config's), model with its weights, for config over `info`. */
@@ -122,7 +128,8 @@ int cti_add_wide(ct_ctx *ctx, ct_tensor *total, ct_tensor *wide, ct_tensor *term
 int cti_make_sums(cti_trainer *t);
 /* The next window: one optimizer step. Moves the cursor and counts. */
 int cti_step(cti_trainer *t);
-/* Reads the sums and the optimizer's result into t->state; CT_ENONFINITE when the run has to stop. */
+/* Reads the sums and the optimizer's result into t->state; CT_ENONFINITE when the run has to stop.
+ */
 int cti_look(cti_trainer *t, ct_step_result *result);
 /* Sums of the device from t->state: after a restore. */
 int cti_put_sums(cti_trainer *t);
@@ -131,13 +138,14 @@ int cti_put_sums(cti_trainer *t);
 int cti_evaluator_open(cti_evaluator *e, ct_ctx *ctx, ct_dataset *ds, const ct_config *config,
                        ct_error *err);
 void cti_evaluator_close(cti_evaluator *e);
-/* One pass over the data. CT_EINTERRUPTED when `stop` says so. The model is left in training mode. */
+/* One pass over the data. CT_EINTERRUPTED when `stop` says so. The model is left in training mode.
+ */
 int cti_evaluator_run(cti_evaluator *e, ct_module *model, const ct_run_opts *opts, cti_scores *out,
                       ct_error *err);
 
 /* ---- save.c ---- */
-/* Takes an image of the state and hands it to the saver; why: "due", "best", "stop". A save that fails is told
- * when it is taken back, and the run goes on. */
+/* Takes an image of the state and hands it to the saver; why: "due", "best", "stop". A save that
+ * fails is told when it is taken back, and the run goes on. */
 int cti_save(cti_trainer *t, const char *why);
 /* The same, unless this step's checkpoint is there (or on its way) already. */
 int cti_save_here(cti_trainer *t, const char *why);
@@ -162,7 +170,8 @@ ct_config *cti_config_of_text(cti_mem *m, const char *text, const char *const *o
 int cti_resume_read(cti_trainer *t);
 /* Restores weights, optimizer, sums and the place in metrics.jsonl. */
 int cti_resume_restore(cti_trainer *t);
-/* True when the run had ended and this config asks for no more; fills `out` and tells how to go on. */
+/* True when the run had ended and this config asks for no more; fills `out` and tells how to go on.
+ */
 bool cti_resume_finished(cti_trainer *t, ct_run_result *out);
 
 /* ---- loop.c ---- */

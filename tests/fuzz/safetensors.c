@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Fuzzes the reader of safetensors headers: what it accepts lies in the file, without holes or overlap, and every
- * refusal has a reason. */
+/* Fuzzes the reader of safetensors headers: what it accepts lies in the file, without holes or
+ * overlap, and every refusal has a reason. */
 #include "train/safetensors.h"
 
 #include <stdlib.h>

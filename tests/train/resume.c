@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Kills the built `ctrain` (its path is in CT_CTRAIN) by SIGKILL at many moments, resumes in new processes, and
- * compares with a run that nobody disturbed: the same bytes of weights and optimizer, the same values in
- * metrics.jsonl, times aside. */
+/* Kills the built `ctrain` (its path is in CT_CTRAIN) by SIGKILL at many moments, resumes in new
+ * processes, and compares with a run that nobody disturbed: the same bytes of weights and
+ * optimizer, the same values in metrics.jsonl, times aside. */
 #ifndef _DEFAULT_SOURCE
 #define _DEFAULT_SOURCE
 #endif

@@ -3,6 +3,8 @@
 #ifndef _DEFAULT_SOURCE
 #define _DEFAULT_SOURCE /* mkdtemp */
 #endif
+#include "train/trainer.h"
+
 #include "train_fixture.h"
 
 #include <math.h>
@@ -337,6 +339,54 @@ Test(train_run, accumulated_windows_equal_one_big_batch)
     cr_assert_eq(big.step, small.step);
     cr_assert(fabs(big.val_loss - small.val_loss) < 1e-12, "%.17g %.17g", big.val_loss,
               small.val_loss);
+}
+
+/* ---- a steady step ---- */
+
+static void take_steps(cti_trainer *t, int n)
+{
+    for (int i = 0; i < n; i++)
+        cr_assert_eq(cti_step(t), CT_OK, "%s", t->err->text);
+}
+
+Test(train_run, a_steady_step_allocates_nothing_makes_no_primitive_and_keeps_no_graph)
+{
+    static const ct_model_def *const no_models[] = {NULL};
+    const char *const set[] = {
+        "data.batch_size=64",
+        "model.name=layers",
+        "run.threads=1",
+        "train.accumulate=2",
+        "optimizer.lr=0.01",
+        "train.clip_norm=1",
+        "model.layers=conv2d(4, 3) batchnorm2d relu maxpool2d(2) dropout(0.1) "
+        "flatten linear(10)"};
+    ct_run_opts opts = ct_run_defaults();
+    ct_error err = {0};
+    ct_config *config = ct_config_load(NULL, set, 7, no_models, &err);
+    ct_counters before, after;
+    cti_mem_stats own;
+    cti_trainer t;
+
+    cr_assert_not_null(config, "%s", err.text);
+    opts.models = no_models;
+    cr_assert_eq(cti_trainer_init(&t, config, &opts, &err), CT_OK);
+    cr_assert_eq(cti_setup(&t, 0), CT_OK, "%s", err.text);
+    cr_assert_eq(cti_make_stepper(&t), CT_OK, "%s", err.text);
+    take_steps(&t, 30); /* over the end of an epoch, with its short batch */
+    before = ct_ctx_counters(t.ctx);
+    own = cti_mem_get_stats(t.mem);
+    take_steps(&t, 30);
+    after = ct_ctx_counters(t.ctx);
+    cr_assert_eq(t.state.epoch, 5);
+    cr_assert_eq(after.primitives, before.primitives);
+    cr_assert_eq(after.live_nodes, 0);
+    cr_assert_eq(after.live_tensors, before.live_tensors);
+    if (!cti_under_asan()) /* there, nothing is cached */
+        cr_assert_eq(after.allocs, before.allocs);
+    cr_assert_eq(cti_mem_get_stats(t.mem).calls, own.calls);
+    cti_trainer_clear(&t);
+    ct_config_free(config);
 }
 
 /* ---- overfit-one-batch ---- */

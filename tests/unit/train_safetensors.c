@@ -26,7 +26,8 @@ static ct_tensor *floats(ct_ctx *ctx, int64_t n, float first)
     return ct_tensor_from(ctx, CT_F32, 1, &n, v);
 }
 
-/* A file with the given header and `data_bytes` of zeros; `length` is written as the header's (0: true). */
+/* A file with the given header and `data_bytes` of zeros; `length` is written as the header's (0:
+ * true). */
 static const char *make_file(const char *header, size_t data_bytes, uint64_t length)
 {
     size_t n = strlen(header);
