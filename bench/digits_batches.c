@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a digits run trains on, as raw little files, so that another program can train on the same batches:
+/* What a digits run trains on, as raw files, so that another program can train on the same batches:
  *
  *     digits_batches FOLDER SEED BATCH_SIZE EPOCHS FRACTION SHUFFLE DROP_LAST
  *
- * writes into FOLDER, in the machine's byte order, {train,val}-x.f32 (images), {train,val}-y.i64 (labels),
- * and batches.i64: for each batch its number of samples, then their places in train-x. */
+ * writes into FOLDER, in the machine's byte order, {train,val}-x.f32 (images), {train,val}-y.i64
+ * (labels), and batches.i64: for each batch its number of samples, then their places in train-x. */
 #include <ctrain/data.h>
 
 #include <errno.h>
@@ -53,7 +53,8 @@ static int write_samples(const char *folder, const char *part, ct_dataset *ds)
     for (int64_t i = 0; !bad && i < info->count; i++) {
         void *out[CT_MAX_FIELDS] = {image, &label};
         if (ct_dataset_get(ds, i, out, &err) < 0 ||
-            fwrite(image, sizeof *image, pixels, fx) != pixels || fwrite(&label, sizeof label, 1, fy) != 1)
+            fwrite(image, sizeof *image, pixels, fx) != pixels ||
+            fwrite(&label, sizeof label, 1, fy) != 1)
             bad = failed(part);
     }
     if ((fx && fclose(fx) != 0) | (fy && fclose(fy) != 0) && !bad)
@@ -89,7 +90,8 @@ int main(int argc, char **argv)
     int bad;
 
     if (argc != 8) {
-        fputs("usage: digits_batches FOLDER SEED BATCH_SIZE EPOCHS FRACTION SHUFFLE DROP_LAST\n", stderr);
+        fputs("usage: digits_batches FOLDER SEED BATCH_SIZE EPOCHS FRACTION SHUFFLE DROP_LAST\n",
+              stderr);
         return 2;
     }
     opts.seed = strtoull(argv[2], NULL, 10);

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """PyTorch's side of bench/digits: the run of a ctrain config.ini, on the batches of digits_batches.
 
-    python3 digits_torch.py CONFIG DATA RESULT [--fused] [--channels-last] [--threads N] [--epochs N]
+    python3 digits_torch.py CONFIG DATA RESULT [--fused] [--channels-last] [OPTIONS]
 
-It does what the ctrain run does: trains, evaluates and saves a checkpoint after each epoch. RESULT is a JSON
-file with the time of each step, in the order of the run.
+It does what the ctrain run does: trains, evaluates and saves a checkpoint after each epoch. RESULT is
+a JSON file with the time of each step, in the order of the run.
 """
 import argparse
 import configparser
@@ -24,7 +24,8 @@ def convnet(model, size, classes):
     """models/convnet.c."""
     layers, last = [], 1
     for width in numbers(model["channels"]):
-        layers += [nn.Conv2d(last, width, 3, padding=1, bias=False), nn.BatchNorm2d(width), nn.ReLU()]
+        layers += [nn.Conv2d(last, width, 3, padding=1, bias=False), nn.BatchNorm2d(width)]
+        layers += [nn.ReLU()]
         last = width
     layers += [nn.MaxPool2d(2), nn.Flatten()]
     last *= (size // 2) ** 2
@@ -40,7 +41,7 @@ def convnet(model, size, classes):
 def only(section, key, *values):
     """A config that this file does not know must not be compared."""
     if section[key] not in values:
-        raise SystemExit(f"digits_torch: [{section.name}] {key} = {section[key]} is not in this benchmark")
+        raise SystemExit(f"digits_torch: [{section.name}] {key} = {section[key]}: not in this benchmark")
 
 
 def make_optimizer(config, net, steps, fused):
@@ -49,7 +50,7 @@ def make_optimizer(config, net, steps, fused):
     only(s, "name", "onecycle", "constant")
     optimizer = torch.optim.AdamW(
         net.parameters(), lr=float(o["lr"]), betas=(float(o["beta1"]), float(o["beta2"])),
-        eps=float(o["eps"]), weight_decay=float(o["weight_decay"] or 0.01), fused=True if fused else None)
+        eps=float(o["eps"]), weight_decay=float(o["weight_decay"] or 0.01), fused=fused or None)
     if s["name"] == "constant":
         return optimizer, None
     return optimizer, torch.optim.lr_scheduler.OneCycleLR(

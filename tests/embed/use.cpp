@@ -6,7 +6,10 @@
 #include <memory>
 
 template <auto release> struct releaser {
-    template <class T> void operator()(T *p) const { release(p); }
+    template <class T> void operator()(T *p) const
+    {
+        release(p);
+    }
 };
 using context = std::unique_ptr<ct_ctx, releaser<ct_ctx_free>>;
 using tensor = std::unique_ptr<ct_tensor, releaser<ct_tensor_release>>;
