@@ -299,7 +299,7 @@ static double converted(ct_dtype d, double x)
 
 Test(backend_ew, copy_all_dtypes_all_layouts)
 {
-    ct_stream s = stream_of(2);
+    ct_stream s = stream_of(1);
     for (int d = 0; d < CT_DTYPE_COUNT; d++)
         for (int t = 0; t < CT_DTYPE_COUNT; t++)
             for (int l = 0; l < LAYOUTS * LAYOUTS; l++) {
@@ -372,7 +372,7 @@ Test(backend_ew, half_floats)
 
 Test(backend_ew, empty_and_scalar)
 {
-    ct_stream s = stream_of(2);
+    ct_stream s = stream_of(1);
     ct_view e = {NULL, CT_F32, 2, {0, 3}, {3, 1}};
     cr_assert_eq(EW->copy(&s, &e, &e), CT_OK);
     cr_assert_eq(EW->fill(&s, &e, 1), CT_OK);

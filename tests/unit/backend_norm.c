@@ -62,7 +62,7 @@ static void drop(setup *u)
 static void check(ct_dtype t, enum layout lx, enum layout ly, int ndim, const int64_t *shape, bool train,
                   double scale, double shift, double tol)
 {
-    ct_stream s = stream_of(2);
+    ct_stream s = stream_of(1);
     setup u = make(t, lx, ly, ndim, shape, scale, shift);
     double *m = calloc((size_t)u.C * 6, sizeof *m), *var = m + u.C, *sum = var + u.C, *dot = sum + u.C;
     double *rm = dot + u.C, *rv = rm + u.C;

@@ -39,7 +39,7 @@ static void max_case(const cfg *f, ct_dtype t, enum layout lx, enum layout ly)
     int64_t P = out_size(f->h, f->k[0], f->s[0], f->p[0], f->d[0], f->ceil_mode);
     int64_t Q = out_size(f->w, f->k[1], f->s[1], f->p[1], f->d[1], f->ceil_mode);
     const int64_t xs[] = {f->n, f->c, f->h, f->w}, ys[] = {f->n, f->c, P, Q};
-    ct_stream s = stream_of(2);
+    ct_stream s = stream_of(1);
     tv x = tv_new(t, lx, 4, xs), y = tv_new(t, ly, 4, ys), index = tv_new(CT_I32, ly, 4, ys);
     tv dy = tv_rand(t, ly, 4, ys, 2), dx = tv_new(t, lx, 4, xs);
     double *want = calloc((size_t)(f->n * f->c * f->h * f->w), sizeof *want);
@@ -81,7 +81,7 @@ static void avg_case(const cfg *f, ct_dtype t, enum layout lx, enum layout ly, b
     int64_t P = adaptive ? 3 : out_size(f->h, f->k[0], f->s[0], f->p[0], 1, f->ceil_mode);
     int64_t Q = adaptive ? 2 : out_size(f->w, f->k[1], f->s[1], f->p[1], 1, f->ceil_mode);
     const int64_t xs[] = {f->n, f->c, f->h, f->w}, ys[] = {f->n, f->c, P, Q};
-    ct_stream s = stream_of(2);
+    ct_stream s = stream_of(1);
     tv x = tv_rand(t, lx, 4, xs, 1), y = tv_new(t, ly, 4, ys);
     tv dy = tv_rand(t, ly, 4, ys, 2), dx = tv_new(t, lx, 4, xs);
     double *want = calloc((size_t)(f->n * f->c * f->h * f->w), sizeof *want);
