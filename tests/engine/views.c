@@ -208,3 +208,29 @@ Test(versions, a_leaf_that_requires_grad_refuses_change_while_recording)
     EXPECT_VALUES("a, under no_grad", a, -4, -4);
     cr_expect(ct_tensor_requires_grad(a));
 }
+
+/* PyTorch: "more than one element of the written-to tensor refers to a single memory location". */
+Test(views, that_repeat_elements_refuse_change)
+{
+    ct_tensor *one = LEAF(1), *rows = ct_expand(one, 1, (int64_t[]){3});
+    cr_expect_lt(ct_tensor_add(ctx, rows, LEAF(1, 2, 3), 1), 0, "add");
+    ct_error_clear(ctx);
+    cr_expect_lt(ct_tensor_write(ctx, rows, (double[]){1, 2, 3}, 24), 0, "write");
+    ct_error_clear(ctx);
+    cr_expect_lt(ct_tensor_copy(ctx, rows, LEAF(1, 2, 3)), 0, "copy");
+    ct_error_clear(ctx);
+    EXPECT_VALUES("what they show", one, 1);
+}
+
+Test(views, that_repeat_elements_as_a_gradient_are_refused_or_added_to_rightly)
+{
+    ct_tensor *w = WANTING(1, 2, 3), *g = ct_expand(LEAF(1), 1, (int64_t[]){3});
+    int rc = ct_tensor_set_grad(ctx, w, g);
+    ct_error_clear(ctx);
+    if (rc)
+        return;
+    rc = ct_backward(ctx, total(ct_square(w)), NULL, 0);
+    ct_error_clear(ctx);
+    if (!rc)
+        EXPECT_VALUES("gradient", ct_tensor_grad(w), 3, 5, 7);
+}

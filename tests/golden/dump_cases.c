@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Prints every op and its cases as JSON: what make.py reads. */
- * that. */
 #include "base/json.h"
 #include "base/mem.h"
 #include "support/support.h"
 #include <stdio.h>
 
-static void put_case(cti_jw *w, const ct_case *c)
+    static void put_case(cti_jw *w, const ct_case *c)
 {
     char signature[2048];
     ts_case_signature(c, signature, sizeof(signature));

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Makes tests/golden/ops/OP.safetensors: inputs, outputs and gradients of each case in the op table,
-by PyTorch in f64.
+"""Makes tests/golden/ops/OP.safetensors: inputs, outputs and gradients of each case in the op
+table, by PyTorch in f64.
 
     ninja -C BUILD tests/dump-cases && tests/golden/make.py BUILD/tests/dump-cases [OP ...]
 

@@ -70,7 +70,7 @@ Test(semantics, f32_kinks_and_tails_are_those_of_f64)
     ct_tensor *a = ts_param(sem_ctx, ts_vec(sem_ctx, CT_F64, TS_LEN(v), v));
     ct_tensor *b = ts_param(sem_ctx, ts_vec(sem_ctx, CT_F32, TS_LEN(v), v));
     for (int i = 0; i < TS_LEN(fns); i++) {
-        char what[32];
+        char what[64];
         snprintf(what, sizeof(what), "function %d", i);
         ct_tensor *y = fns[i](a), *z = fns[i](b);
         ts_array want = ts_values(sem_ctx, y), got = ts_values(sem_ctx, z);
