@@ -3,8 +3,8 @@
 
     python3 digits_torch.py CONFIG DATA RESULT [--fused] [--channels-last] [OPTIONS]
 
-It does what the ctrain run does: trains, evaluates and saves a checkpoint after each epoch. RESULT is
-a JSON file with the time of each step, in the order of the run.
+It does what the ctrain run does: trains, evaluates and saves a checkpoint after each epoch. RESULT
+is a JSON file with the time of each step, in the order of the run.
 """
 import argparse
 import configparser
@@ -41,7 +41,7 @@ def convnet(model, size, classes):
 def only(section, key, *values):
     """A config that this file does not know must not be compared."""
     if section[key] not in values:
-        raise SystemExit(f"digits_torch: [{section.name}] {key} = {section[key]}: not in this benchmark")
+        raise SystemExit(f"digits_torch: {key} = {section[key]} is not in this benchmark")
 
 
 def make_optimizer(config, net, steps, fused):

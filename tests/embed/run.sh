@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Programs of other people, built against an installed copy with pkg-config alone: they run, they don't
-# leak; and the library gives nothing away but ct_* symbols.
+# Programs of other people, built against an installed copy with pkg-config alone: they run, they
+# don't leak; and the library gives nothing away but ct_* symbols.
 #
 #     run.sh BUILD_DIR SRC_DIR
 set -u
@@ -90,14 +90,14 @@ runs() {
 # The OpenMP runtime's threads keep their own blocks to the end of the process.
 echo 'leak:libgomp' >"$work/lsan"
 
-warn="-Wall -Wextra -Werror"
+warn="-O1 -g -Wall -Wextra -Werror"
 # shellcheck disable=SC2086
-must $cc -std=c11 $warn -O1 -g $sanitize -o "$work/embed" "$src/examples/embed/embed.c" $cflags $libs -lm
+must $cc -std=c11 $warn $sanitize -o "$work/embed" "$src/examples/embed/embed.c" $cflags $libs -lm
 runs embed 'as it should: .* has 64 features, .* expects 2'
 
 # shellcheck disable=SC2086
 if $cxx --version >/dev/null 2>&1; then
-    must $cxx -std=c++17 $warn -O1 -g $sanitize -o "$work/use" "$src/tests/embed/use.cpp" $cflags $libs
+    must $cxx -std=c++17 $warn $sanitize -o "$work/use" "$src/tests/embed/use.cpp" $cflags $libs
     runs use ''
 else
     echo "no C++ compiler ($cxx): tests/embed/use.cpp is skipped"
