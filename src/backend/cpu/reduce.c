@@ -284,7 +284,7 @@ static void plan_init(plan *p, const kernels *k, const ct_view *y, const ct_view
     p->tiles = cti_ceil_div(p->width, TILE);
     p->chunk = p->red.numel;
     if (p->outs * p->tiles < TASKS && p->red.numel * p->width >= 4 * MIN_CHUNK) {
-        int64_t least = p->columns ? ROW_BLOCK : MIN_CHUNK;
+        int64_t least = p->columns ? 4 * ROW_BLOCK : MIN_CHUNK;
         p->chunk = cti_ceil_div(cti_ceil_div(p->red.numel, TASKS), least) * least;
     }
     p->chunks = p->chunk > 0 ? cti_ceil_div(p->red.numel, p->chunk) : 1;
