@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Softmax and cross entropy. Rules: PyTorch's, see cross_entropy in the semantics: class weights, an ignored
- * class number, smoothing, probabilities as targets; a mean over nothing is NaN and its gradient 0. */
+ * class number, smoothing, probabilities as targets; a mean over nothing is NaN,
+ * its gradient 0 in ignored rows and NaN in rows of weight 0 (PyTorch 2.15). */
 #include "backend/cpu/loop.h"
 #include "backend/cpu/template.h"
 #include "backend/scalar.h"
@@ -19,7 +20,7 @@ typedef struct ce_job {
     const void *weight;
     int64_t ignore_index;
     double smoothing, weight_sum, scale;
-    bool probabilities, each, nothing;
+    bool probabilities, each;
     int beta;
     int64_t rows;             /* of a chunk */
     struct ce_chunk *chunks;
@@ -250,8 +251,7 @@ static int cross_entropy_grad(ct_stream *s, const ct_cross_entropy_args *a, cons
     if (a->reduction == CT_CE_MEAN) {
         double w = a->logits.dtype == CT_F32 ? (double)*(const float *)a->total_weight.data
                                              : *(const double *)a->total_weight.data;
-        c.nothing = w == 0;
-        c.scale = c.nothing ? 0 : 1 / w;
+        c.scale = 1 / w;
     }
     c.fn = a->logits.dtype == CT_F32 ? ce_grad_span_f32 : ce_grad_span_f64;
     cti_loop_init(&c.l, 5, v);

@@ -249,7 +249,7 @@ static ISA void FN(ce_grad_span)(const cti_span *sp, const void *arg)
             T g = *(const T *)(sp->p[4] + r * sp->rs[4] + i * sp->s[4]) * (T)c->scale;
             int64_t y = c->probabilities ? 0 : *(const int64_t *)t;
             bool none = !c->probabilities && (y == c->ignore_index || y < 0 || y >= c->classes);
-            if (none || c->nothing) {
+            if (none) {
                 for (int64_t j = 0; j < c->classes && !c->beta; j++)
                     dx[j * c->d_stride] = 0;
                 continue;
