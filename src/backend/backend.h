@@ -77,8 +77,10 @@ typedef struct ct_k_mem {
     void (*close)(ct_stream *s);
     void *(*alloc)(ct_stream *s, size_t bytes); /* at least 64-byte aligned; NULL: out of memory */
     void (*free)(ct_stream *s, void *p);
-    int (*upload)(ct_stream *s, void *dst, const void *host, size_t bytes); /* host may be reused on return */
-    int (*download)(ct_stream *s, void *host, const void *src, size_t bytes); /* complete on return */
+    int (*upload)(ct_stream *s, void *dst, const void *host,
+                  size_t bytes); /* host may be reused on return */
+    int (*download)(ct_stream *s, void *host, const void *src,
+                    size_t bytes); /* complete on return */
     int (*sync)(ct_stream *s);
     void (*info)(ct_stream *s, ct_device_info *out);
     void (*counters)(ct_stream *s, ct_device_counters *out);
@@ -86,14 +88,32 @@ typedef struct ct_k_mem {
 
 /* ---- elementwise ---- The scalar math is in backend/scalar.h, once for all backends. */
 typedef enum ct_unary {
-    CT_UN_NEG, CT_UN_ABS, CT_UN_EXP, CT_UN_LOG, CT_UN_SQRT, CT_UN_SQUARE,
-    CT_UN_RELU, CT_UN_GELU, CT_UN_GELU_TANH, CT_UN_SILU, CT_UN_SIGMOID, CT_UN_TANH,
+    CT_UN_NEG,
+    CT_UN_ABS,
+    CT_UN_EXP,
+    CT_UN_LOG,
+    CT_UN_SQRT,
+    CT_UN_SQUARE,
+    CT_UN_RELU,
+    CT_UN_GELU,
+    CT_UN_GELU_TANH,
+    CT_UN_SILU,
+    CT_UN_SIGMOID,
+    CT_UN_TANH,
     CT_UN_COUNT
 } ct_unary;
 
 typedef enum ct_binary {
-    CT_BIN_ADD, CT_BIN_SUB, CT_BIN_MUL, CT_BIN_DIV, /* arithmetic: f32, f64, i32, i64 */
-    CT_BIN_EQ, CT_BIN_NE, CT_BIN_LT, CT_BIN_LE, CT_BIN_GT, CT_BIN_GE, /* y: bool; a, b: any equal dtype */
+    CT_BIN_ADD,
+    CT_BIN_SUB,
+    CT_BIN_MUL,
+    CT_BIN_DIV, /* arithmetic: f32, f64, i32, i64 */
+    CT_BIN_EQ,
+    CT_BIN_NE,
+    CT_BIN_LT,
+    CT_BIN_LE,
+    CT_BIN_GT,
+    CT_BIN_GE, /* y: bool; a, b: any equal dtype */
     CT_BIN_COUNT
 } ct_binary;
 
@@ -102,7 +122,8 @@ typedef struct ct_k_ew {
      * x != 0; float to integer truncates; f32 to bf16/f16 rounds to nearest even. */
     int (*copy)(ct_stream *s, const ct_view *dst, const ct_view *src);
     int (*fill)(ct_stream *s, const ct_view *dst, double value); /* all dtypes */
-    int (*unary)(ct_stream *s, ct_unary fn, const ct_view *y, const ct_view *x); /* in place allowed */
+    int (*unary)(ct_stream *s, ct_unary fn, const ct_view *y,
+                 const ct_view *x); /* in place allowed */
     /* dx = beta * dx + dy * fn'(x, y). x or y is NULL where scalar.h says fn' doesn't need it. dx may be
      * dy in place. */
     int (*unary_grad)(ct_stream *s, ct_unary fn, const ct_view *dx, int beta, const ct_view *dy,
@@ -110,7 +131,8 @@ typedef struct ct_k_ew {
     /* y, a, b of one shape (broadcast by strides 0). In place on a or b allowed. */
     int (*binary)(ct_stream *s, ct_binary fn, const ct_view *y, const ct_view *a, const ct_view *b);
     /* y = beta * y + mul * x + add; f32, f64, i32, i64. In place allowed. */
-    int (*affine)(ct_stream *s, const ct_view *y, int beta, const ct_view *x, double mul, double add);
+    int (*affine)(ct_stream *s, const ct_view *y, int beta, const ct_view *x, double mul,
+                  double add);
     /* y = beta * y + a * b. */
     int (*mul_add)(ct_stream *s, const ct_view *y, int beta, const ct_view *a, const ct_view *b);
 } ct_k_ew;
@@ -156,7 +178,11 @@ typedef struct ct_conv_args {
     void *workspace;
 } ct_conv_args;
 
-typedef enum ct_conv_pass { CT_CONV_FORWARD, CT_CONV_BACKWARD_DATA, CT_CONV_BACKWARD_WEIGHT } ct_conv_pass;
+typedef enum ct_conv_pass {
+    CT_CONV_FORWARD,
+    CT_CONV_BACKWARD_DATA,
+    CT_CONV_BACKWARD_WEIGHT
+} ct_conv_pass;
 
 typedef struct ct_k_conv {
     int (*workspace)(ct_stream *s, ct_conv_pass pass, const ct_conv_args *args, size_t *bytes);
@@ -176,7 +202,8 @@ typedef struct ct_pool_args {
 
 typedef struct ct_k_pool {
     /* index (i32, y's shape, dense in y's order): h * W + w of the cell that won: the first maximum of
-     * the window in row-major order, NaN wins. NULL when not wanted. Padding is never chosen. */
+     * the window in row-major order, NaN wins (the last of several). NULL when not wanted. Padding is never
+     * chosen: a window without a real cell gives -inf and index -1. */
     int (*max)(ct_stream *s, const ct_pool_args *args, const ct_view *index);
     int (*max_grad)(ct_stream *s, const ct_pool_args *args, const ct_view *dx, int beta,
                     const ct_view *dy, const ct_view *index);
@@ -187,11 +214,11 @@ typedef struct ct_k_pool {
 
 /* ---- normalisation ---- Batch norm over dimension 1 of [N,C] or [N,C,...]. */
 typedef struct ct_batchnorm_args {
-    ct_view x, y;              /* of one shape and stride order */
-    const ct_view *weight, *bias; /* [C] or NULL */
-    ct_view mean, invstd;      /* [C], written by the training pass: for backward */
+    ct_view x, y;                              /* of one shape and stride order */
+    const ct_view *weight, *bias;              /* [C] or NULL */
+    ct_view mean, invstd;                      /* [C], written by the training pass: for backward */
     const ct_view *running_mean, *running_var; /* [C]; training: updated unless NULL; eval: read */
-    double momentum;           /* running = (1 - momentum) * running + momentum * new; var unbiased */
+    double momentum; /* running = (1 - momentum) * running + momentum * new; var unbiased */
     double eps;
     void *workspace;
 } ct_batchnorm_args;
@@ -199,7 +226,8 @@ typedef struct ct_batchnorm_args {
 typedef struct ct_k_norm {
     size_t (*batchnorm_workspace)(ct_stream *s, const ct_view *x);
     int (*batchnorm_train)(ct_stream *s, const ct_batchnorm_args *args);
-    int (*batchnorm_eval)(ct_stream *s, const ct_batchnorm_args *args); /* also writes mean, invstd */
+    int (*batchnorm_eval)(ct_stream *s,
+                          const ct_batchnorm_args *args); /* also writes mean, invstd */
     /* dx, dw, db are NULL when not wanted. `train`: mean and invstd depended on x. */
     int (*batchnorm_grad)(ct_stream *s, bool train, const ct_view *dx, int beta, const ct_view *dw,
                           const ct_view *db, const ct_view *dy, const ct_view *x,
@@ -209,8 +237,8 @@ typedef struct ct_k_norm {
 
 /* ---- softmax and losses ---- */
 typedef struct ct_cross_entropy_args {
-    ct_view logits;        /* [N,C,...]: classes are dimension 1 */
-    ct_view target;        /* i64 [N,...] class numbers, or logits' shape and dtype: probabilities */
+    ct_view logits; /* [N,C,...]: classes are dimension 1 */
+    ct_view target; /* i64 [N,...] class numbers, or logits' shape and dtype: probabilities */
     const ct_view *weight; /* [C], logits' dtype, or NULL */
     int64_t ignore_index;  /* class targets alone */
     double smoothing;
@@ -231,11 +259,11 @@ typedef struct ct_k_loss {
     size_t (*cross_entropy_workspace)(ct_stream *s, const ct_cross_entropy_args *args);
     int (*cross_entropy)(ct_stream *s, const ct_cross_entropy_args *args);
     /* dlogits = beta * dlogits + dloss * d loss / d logits; args as in forward, with lse, total_weight. */
-    int (*cross_entropy_grad)(ct_stream *s, const ct_cross_entropy_args *args, const ct_view *dlogits,
-                              int beta, const ct_view *dloss);
+    int (*cross_entropy_grad)(ct_stream *s, const ct_cross_entropy_args *args,
+                              const ct_view *dlogits, int beta, const ct_view *dloss);
 } ct_k_loss;
 
-/* ---- random numbers ---- A draw depends on the logical (row-major) index of an element, never on its
+/* ---- random numbers ---- Ordinals stay below 2^31 (f64 takes its second word from ordinal + 2^31). A draw depends on the logical (row-major) index of an element, never on its
  * place in memory: words 0..3 of counter (index / 4, step, micro, ordinal) serve 4 neighbours. */
 typedef struct ct_rng {
     cti_rng_key key;
@@ -251,15 +279,15 @@ typedef struct ct_k_random {
     int (*normal)(ct_stream *s, const ct_view *y, double mean, double std, const ct_rng *rng);
 } ct_k_random;
 
-/* ---- optimizers ---- Two passes over all parameters; see DESIGN, 'The step'. */
+/* ---- optimizers ---- Two passes over all parameters; see ARCHITECTURE, 'Life of a step'. */
 typedef enum ct_opt_kind { CT_OPT_SGD, CT_OPT_ADAM, CT_OPT_ADAMW } ct_opt_kind;
 
 /* One parameter, dense memory of `n` elements of `dtype` (f32 or f64) each. */
 typedef struct ct_opt_param {
-    void *p, *g;
+    void *p, *g;   /* g NULL: no gradient, left alone */
     void *s0, *s1; /* SGD: momentum buffer, NULL; Adam: exp_avg, exp_avg_sq */
     int64_t n;
-    int64_t *step; /* device: updates applied so far */
+    int64_t *step; /* device: updates applied so far; not shared between parameters */
     double weight_decay, lr_scale;
 } ct_opt_param;
 
@@ -280,9 +308,10 @@ typedef struct ct_opt_scalars {
     int32_t nesterov;
     int32_t latch; /* 1: after a non-finite step nothing is applied any more */
     /* out */
-    double weight;    /* the window's */
-    double grad_norm; /* of the gradients divided by the window's weight, before clipping */
-    int32_t nonfinite;/* this step: bit 0 a gradient, bit 1 the weight was 0, bit 2 the loss */
+    double weight;     /* the window's */
+    double grad_norm;  /* of the gradients divided by the window's weight, before clipping */
+    int32_t nonfinite; /* this step: bit 0 a gradient, bit 1 the weight was 0 (or not finite:
+                        * skipped, never latched), bit 2 the loss */
     int32_t latched;
     int64_t applied, skipped; /* totals */
 } ct_opt_scalars;
