@@ -53,7 +53,8 @@ static ct_module *build(ct_ctx *ctx, const ct_model_spec *spec)
 
 const ct_model_def model_convnet = {
     .name = "convnet",
-    .doc = "3x3 convolutions with batch norm, pools between them, a classifier; for small images (digits)",
+    .doc =
+        "3x3 convolutions with batch norm, pools between them, a classifier; for small images (digits)",
     .keys = {[CHANNELS] = {"channels", "32, 64", "widths of the convolutions"},
              [HIDDEN] = {"hidden", "128", "sizes of the hidden linear layers; empty: none"},
              [DROPOUT] = {"dropout", "0", "probability before each linear layer"}},

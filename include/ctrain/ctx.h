@@ -21,7 +21,7 @@ typedef struct ct_tensor ct_tensor;
 typedef struct ct_ctx_opts {
     const char *device; /* "auto", "cpu", "cuda", "cuda:N" */
     int threads;        /* CPU threads; 0: as many as the process may run on */
-    ct_dtype dtype;     /* of parameters and of data turned to floats: CT_F32, or CT_F64 for checks */
+    ct_dtype dtype; /* of parameters and of data turned to floats: CT_F32, or CT_F64 for checks */
     uint64_t seed;
     /* The application's allocator; NULL members: the C library's. Called from any thread. */
     void *(*alloc)(size_t bytes, size_t align, void *user);
@@ -45,8 +45,8 @@ void ct_ctx_free(ct_ctx *ctx);
 
 /* ---- errors ---- The first error since the last clear stays. While one is pending, tensor
  * expressions return NULL and acting calls return its code. */
-int ct_error_code(const ct_ctx *ctx);              /* CT_OK when none is pending */
-const ct_error *ct_error_get(const ct_ctx *ctx);   /* borrowed; text "" when none is pending */
+int ct_error_code(const ct_ctx *ctx);            /* CT_OK when none is pending */
+const ct_error *ct_error_get(const ct_ctx *ctx); /* borrowed; text "" when none is pending */
 void ct_error_clear(ct_ctx *ctx);
 /* Records an error of the application's own (a module's forward) unless one is pending. */
 int ct_error_raise(ct_ctx *ctx, int code, const char *where, const char *fmt, ...) CT_PRINTF(4, 5);
@@ -82,7 +82,7 @@ void ct_ctx_set_position(ct_ctx *ctx, uint32_t step, uint32_t micro);
 
 /* ---- looking in ---- */
 typedef struct ct_counters {
-    uint64_t allocs;      /* calls to the allocator, host and device, since the start */
+    uint64_t allocs; /* calls to the allocator, host and device, since the start */
     uint64_t live_blocks, live_bytes, peak_bytes;
     uint64_t live_tensors;
     uint64_t live_nodes;  /* of the tape */
@@ -95,11 +95,11 @@ ct_counters ct_ctx_counters(const ct_ctx *ctx);
 ct_dtype ct_ctx_dtype(const ct_ctx *ctx);
 
 typedef struct ct_build_info {
-    const char *version;    /* "0.1.0" */
-    char device[64];        /* "cpu" */
-    char isa[64];           /* "avx512_core_bf16" */
-    char libraries[96];     /* "oneDNN 2.6.3" */
-    int threads;            /* the team the device really runs */
+    const char *version; /* "0.1.0" */
+    char device[64];     /* "cpu" */
+    char isa[64];        /* "avx512_core_bf16" */
+    char libraries[96];  /* "oneDNN 2.6.3" */
+    int threads;         /* the team the device really runs */
 } ct_build_info;
 
 void ct_ctx_build_info(ct_ctx *ctx, ct_build_info *out);

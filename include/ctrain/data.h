@@ -49,7 +49,7 @@ typedef struct ct_dataset ct_dataset;
 /* A dataset over `self`, which it owns from now on when the call succeeds. NULL with err filled. Owned. */
 CT_NODISCARD ct_dataset *ct_dataset_new(const ct_dataset_info *info, const ct_dataset_ops *ops,
                                         void *self, ct_error *err);
-void ct_dataset_free(ct_dataset *ds); /* NULL is fine */
+void ct_dataset_free(ct_dataset *ds);                             /* NULL is fine */
 const ct_dataset_info *ct_dataset_get_info(const ct_dataset *ds); /* borrowed */
 CT_NODISCARD int ct_dataset_get(ct_dataset *ds, int64_t index, void *const *out, ct_error *err);
 void ct_dataset_describe(ct_dataset *ds, int64_t index, char *out, size_t cap);
@@ -74,9 +74,9 @@ CT_NODISCARD ct_dataset *ct_dataset_split(ct_dataset *ds, double fraction, bool 
 
 typedef struct ct_loader_opts {
     int64_t batch_size;
-    int workers;   /* threads that decode; 0: in the caller's thread, when a batch is asked for */
-    int prefetch;  /* batches in flight beyond the one in the caller's hands; at least 1 with workers */
-    bool shuffle;  /* a keyed permutation of (seed, epoch), else file order */
+    int workers; /* threads that decode; 0: in the caller's thread, when a batch is asked for */
+    int prefetch; /* batches in flight beyond the one in the caller's hands; at least 1 with workers */
+    bool shuffle; /* a keyed permutation of (seed, epoch), else file order */
     bool drop_last;
     uint64_t seed;
 } ct_loader_opts;
@@ -85,12 +85,12 @@ ct_loader_opts ct_loader_defaults(void); /* 32, 0 workers, 2, shuffle, keep the 
 
 /* A batch slab, borrowed from the loader until it is released. */
 typedef struct ct_batch {
-    int64_t count;     /* samples in it */
-    int64_t epoch;     /* from 0 */
-    int64_t index;     /* batch number in the epoch, from 0 */
-    const int64_t *ids; /* [count]: dataset indices */
+    int64_t count;              /* samples in it */
+    int64_t epoch;              /* from 0 */
+    int64_t index;              /* batch number in the epoch, from 0 */
+    const int64_t *ids;         /* [count]: dataset indices */
     void *field[CT_MAX_FIELDS]; /* [count, ...] row-major */
-    double wait_ms;    /* how long the caller waited for it */
+    double wait_ms;             /* how long the caller waited for it */
     int slot;
 } ct_batch;
 
@@ -99,7 +99,7 @@ typedef struct ct_loader ct_loader;
 /* The stream of batches is the same for any `workers` and `prefetch`. CT_EINVAL or CT_EDATA when the
  * batch is larger than the dataset and drop_last leaves nothing. Borrows ds. Owned. */
 CT_NODISCARD ct_loader *ct_loader_new(ct_dataset *ds, ct_loader_opts opts, ct_error *err);
-void ct_loader_free(ct_loader *l); /* at any moment; joins its threads; NULL is fine */
+void ct_loader_free(ct_loader *l);             /* at any moment; joins its threads; NULL is fine */
 int64_t ct_loader_batches(const ct_loader *l); /* per epoch */
 
 /* The next batch: 1; 0 at the end of an epoch (the next call begins the next epoch); negative: the

@@ -42,7 +42,7 @@ int ct_module_add_child(ct_module *m, const char *name, ct_module *child);
 ct_tensor *ct_module_forward(ct_module *m, ct_tensor *x);
 void ct_module_train(ct_module *m, bool training); /* with all below; true at the start */
 bool ct_module_is_training(const ct_module *m);
-const char *ct_module_name(const ct_module *m);    /* its ops' name */
+const char *ct_module_name(const ct_module *m); /* its ops' name */
 int ct_module_n_children(const ct_module *m);
 ct_module *ct_module_child(const ct_module *m, int i, const char **name); /* borrowed */
 /* Borrowed; by path: "0.weight". NULL when there is none. */
@@ -57,7 +57,7 @@ typedef struct ct_named_tensor {
 
 /* Fills out[0..cap) in state_dict order and returns how many there are (call with cap 0 first). */
 int ct_module_state(ct_module *m, ct_named_tensor *out, int cap); /* parameters and buffers */
-int64_t ct_module_n_params(ct_module *m); /* elements of all parameters */
+int64_t ct_module_n_params(ct_module *m);                         /* elements of all parameters */
 /* Freezing: requires_grad of all parameters in m. */
 int ct_module_set_requires_grad(ct_module *m, bool requires_grad);
 void ct_module_zero_grad(ct_module *m);
@@ -80,8 +80,10 @@ typedef struct ct_nn_batchnorm_opts {
 } ct_nn_batchnorm_opts;
 ct_nn_batchnorm_opts ct_nn_batchnorm_defaults(void);
 /* 1d: [N,C] or [N,C,L]; 2d: [N,C,H,W]. Buffers running_mean, running_var, num_batches_tracked (i64). */
-CT_NODISCARD ct_module *ct_nn_batchnorm1d_new(ct_ctx *ctx, int64_t features, ct_nn_batchnorm_opts opts);
-CT_NODISCARD ct_module *ct_nn_batchnorm2d_new(ct_ctx *ctx, int64_t features, ct_nn_batchnorm_opts opts);
+CT_NODISCARD ct_module *ct_nn_batchnorm1d_new(ct_ctx *ctx, int64_t features,
+                                              ct_nn_batchnorm_opts opts);
+CT_NODISCARD ct_module *ct_nn_batchnorm2d_new(ct_ctx *ctx, int64_t features,
+                                              ct_nn_batchnorm_opts opts);
 CT_NODISCARD ct_module *ct_nn_dropout_new(ct_ctx *ctx, double p);
 CT_NODISCARD ct_module *ct_nn_maxpool2d_new(ct_ctx *ctx, ct_pool2d_opts opts);
 CT_NODISCARD ct_module *ct_nn_avgpool2d_new(ct_ctx *ctx, ct_pool2d_opts opts);
@@ -94,7 +96,8 @@ CT_NODISCARD ct_module *ct_nn_sigmoid_new(ct_ctx *ctx);
 CT_NODISCARD ct_module *ct_nn_tanh_new(ct_ctx *ctx);
 /* Children are named "0", "1", ... as they are added (ct_module_add_child with any other name too). */
 CT_NODISCARD ct_module *ct_nn_sequential_new(ct_ctx *ctx);
-int ct_nn_sequential_add(ct_module *seq, ct_module *child); /* takes child; NULL: the pending error */
+int ct_nn_sequential_add(ct_module *seq,
+                         ct_module *child); /* takes child; NULL: the pending error */
 /* x -> body(x) + shortcut(x); shortcut NULL is the identity. Children "body", "shortcut". Takes both. */
 CT_NODISCARD ct_module *ct_nn_residual_new(ct_ctx *ctx, ct_module *body, ct_module *shortcut);
 
@@ -102,7 +105,8 @@ CT_NODISCARD ct_module *ct_nn_residual_new(ct_ctx *ctx, ct_module *body, ct_modu
  * is inferred from `shape` (of one sample, without N): "conv2d(32, 3, padding=1) relu flatten linear(10)".
  * Separated by blanks or new lines; arguments by position or by PyTorch's keyword; residual( ... ) nests.
  * CT_ECONFIG names the layer, its place in the text, what was expected and what it got. */
-CT_NODISCARD ct_module *ct_nn_layers_new(ct_ctx *ctx, const char *text, int ndim, const int64_t *shape);
+CT_NODISCARD ct_module *ct_nn_layers_new(ct_ctx *ctx, const char *text, int ndim,
+                                         const int64_t *shape);
 
 /* ---- models ---- A model of the zoo, or of an application: how to build it from a config. */
 #define CT_MODEL_MAX_KEYS 16
@@ -116,7 +120,7 @@ typedef struct ct_model_key {
 typedef struct ct_model_spec {
     int ndim; /* of one input sample, without N */
     int64_t shape[CT_MAX_DIMS];
-    int64_t n_classes; /* outputs wanted */
+    int64_t n_classes;         /* outputs wanted */
     const char *const *values; /* of the model's keys, in their order */
 } ct_model_spec;
 

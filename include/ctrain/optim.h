@@ -29,9 +29,11 @@ ct_adam_opts ct_adamw_defaults(void); /* 1e-3, 0.9, 0.999, 1e-8, 0.01 */
  * here. Names ("0.weight") name the state. CT_EINVAL: no parameter, wrong hyper-parameter (named, with its
  * range). Owned; NULL on error. */
 CT_NODISCARD ct_optim *ct_sgd_new(ct_ctx *ctx, const ct_named_tensor *params, int n, ct_sgd_opts o);
-CT_NODISCARD ct_optim *ct_adam_new(ct_ctx *ctx, const ct_named_tensor *params, int n, ct_adam_opts o);
-CT_NODISCARD ct_optim *ct_adamw_new(ct_ctx *ctx, const ct_named_tensor *params, int n, ct_adam_opts o);
-void ct_optim_free(ct_optim *o); /* NULL is fine */
+CT_NODISCARD ct_optim *ct_adam_new(ct_ctx *ctx, const ct_named_tensor *params, int n,
+                                   ct_adam_opts o);
+CT_NODISCARD ct_optim *ct_adamw_new(ct_ctx *ctx, const ct_named_tensor *params, int n,
+                                    ct_adam_opts o);
+void ct_optim_free(ct_optim *o);              /* NULL is fine */
 const char *ct_optim_name(const ct_optim *o); /* "sgd", "adam", "adamw" */
 
 /* For the next steps. momentum: SGD's, or Adam's beta1. */
@@ -71,8 +73,8 @@ CT_NODISCARD int ct_optim_set_counts(ct_ctx *ctx, ct_optim *o, int64_t applied, 
 
 /* ---- clipping on its own ---- */
 /* torch.nn.utils.clip_grad_norm_ over params' gradients: *norm is the norm before. */
-CT_NODISCARD int ct_clip_grad_norm(ct_ctx *ctx, const ct_named_tensor *params, int n, double max_norm,
-                                   double *norm);
+CT_NODISCARD int ct_clip_grad_norm(ct_ctx *ctx, const ct_named_tensor *params, int n,
+                                   double max_norm, double *norm);
 
 /* ---- schedules ---- Pure functions of the step (from 0); steps at or past `total` give the last value. */
 typedef enum ct_schedule_kind {

@@ -29,9 +29,9 @@ const int64_t *ct_tensor_shape(const ct_tensor *t);
 const int64_t *ct_tensor_strides(const ct_tensor *t); /* in elements */
 int64_t ct_tensor_size(const ct_tensor *t, int dim);  /* dim may be negative; 0 when out of range */
 int64_t ct_tensor_numel(const ct_tensor *t);
-bool ct_tensor_is_contiguous(const ct_tensor *t);     /* row-major, dense */
-bool ct_tensor_is_channels_last(const ct_tensor *t);  /* 4-D, dense, C innermost */
-uint64_t ct_tensor_version(const ct_tensor *t);       /* in-place changes of its storage so far */
+bool ct_tensor_is_contiguous(const ct_tensor *t);    /* row-major, dense */
+bool ct_tensor_is_channels_last(const ct_tensor *t); /* 4-D, dense, C innermost */
+uint64_t ct_tensor_version(const ct_tensor *t);      /* in-place changes of its storage so far */
 /* True when both look at the same storage. */
 bool ct_tensor_shares_storage(const ct_tensor *a, const ct_tensor *b);
 /* The elements in host memory, by strides; NULL when the device's memory can't be read by the host.

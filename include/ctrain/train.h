@@ -14,12 +14,14 @@ extern "C" {
 
 /* Writes names and tensors (row-major), in the order of descending alignment, then name, 64-byte aligned
  * data, no times or paths. Atomic. */
-CT_NODISCARD int ct_safetensors_save(ct_ctx *ctx, const char *path, const ct_named_tensor *tensors, int n);
+CT_NODISCARD int ct_safetensors_save(ct_ctx *ctx, const char *path, const ct_named_tensor *tensors,
+                                     int n);
 /* Writes the file's values into `tensors` by name, converting float dtypes. Strict: missing, unexpected and
  * misshapen names are all listed in one CT_ECONFIG, and then nothing was changed. CT_EFORMAT: cut file,
  * overlapping or lying offsets, wrong header; says when the file is really a git-lfs pointer, HTML or a
  * zip (PyTorch's .pth). */
-CT_NODISCARD int ct_safetensors_load(ct_ctx *ctx, const char *path, const ct_named_tensor *tensors, int n);
+CT_NODISCARD int ct_safetensors_load(ct_ctx *ctx, const char *path, const ct_named_tensor *tensors,
+                                     int n);
 
 /* ---- config ---- */
 
@@ -28,8 +30,9 @@ typedef struct ct_config ct_config;
 /* Reads an INI file (NULL: none, all defaults), applies overrides ("section.key=value"), checks every
  * key against the table and against the models' own keys. All mistakes of the file are in one text, a line
  * each: "FILE:LINE:COL: what; did you mean ...?". CT_ECONFIG, CT_EIO. Owned. */
-CT_NODISCARD ct_config *ct_config_load(const char *path, const char *const *overrides, int n_overrides,
-                                       const ct_model_def *const *models, ct_error *err);
+CT_NODISCARD ct_config *ct_config_load(const char *path, const char *const *overrides,
+                                       int n_overrides, const ct_model_def *const *models,
+                                       ct_error *err);
 void ct_config_free(ct_config *c);
 /* The value in force as text; NULL for an unknown name. Borrowed. */
 const char *ct_config_get(const ct_config *c, const char *section, const char *key);
@@ -70,18 +73,19 @@ typedef struct ct_run_opts {
 ct_run_opts ct_run_defaults(void);
 
 typedef struct ct_run_result {
-    char dir[1024];      /* the run directory; "" for a dry run and overfit */
-    int64_t step, epoch; /* done */
+    char dir[1024];                       /* the run directory; "" for a dry run and overfit */
+    int64_t step, epoch;                  /* done */
     double train_loss, val_loss, val_acc; /* of the last evaluation; NaN when there was none */
     double best;
     int64_t best_step;
-    double train_s;      /* time in steps, evaluation and saving */
-    bool already_done;   /* the resumed run had finished before */
+    double train_s;    /* time in steps, evaluation and saving */
+    bool already_done; /* the resumed run had finished before */
 } ct_run_result;
 
 /* Trains as the config says. 0, or the error (also in err): CT_ECONFIG, CT_EDATA, CT_EFORMAT, CT_ENONFINITE,
  * CT_ECHECK (overfit-one-batch failed), CT_EDEVICE, CT_ENOMEM, CT_EIO, CT_EBUSY, CT_EINTERRUPTED. */
-CT_NODISCARD int ct_run(const ct_config *config, ct_run_opts opts, ct_run_result *out, ct_error *err);
+CT_NODISCARD int ct_run(const ct_config *config, ct_run_opts opts, ct_run_result *out,
+                        ct_error *err);
 
 /* Evaluates a checkpoint, or a run's best (else last) one, on its validation data; `config` NULL: the
  * one saved with the run. */

@@ -47,8 +47,8 @@ static int check_bytes(ct_ctx *ctx, const ct_tensor *t, size_t bytes, const char
     char d[160];
     size_t want = (size_t)ct_tensor_numel(t) * ct_dtype_bytes(t->view.dtype);
     if (bytes != want)
-        return cti_fail(&ctx->err, CT_EINVAL, "%s: the buffer has %zu bytes, %s has %zu", who, bytes,
-                        ct_tensor_describe(t, d, sizeof d), want);
+        return cti_fail(&ctx->err, CT_EINVAL, "%s: the buffer has %zu bytes, %s has %zu", who,
+                        bytes, ct_tensor_describe(t, d, sizeof d), want);
     return CT_OK;
 }
 
@@ -136,8 +136,9 @@ int ct_tensor_write(ct_ctx *ctx, ct_tensor *t, const void *host, size_t bytes)
 int ct_tensor_fill(ct_ctx *ctx, ct_tensor *t, double value)
 {
     int r = cti_check_inplace(ctx, t, "fill");
-    return r < 0 ? r
-                 : done(ctx, t, "fill", ctx->device.be->ew->fill(ctx->device.stream, &t->view, value));
+    return r < 0 ?
+               r :
+               done(ctx, t, "fill", ctx->device.be->ew->fill(ctx->device.stream, &t->view, value));
 }
 
 /* src broadcast to dst's shape; shared checks of copy and add. */
@@ -151,8 +152,9 @@ static int check_source(ct_ctx *ctx, ct_tensor *dst, const ct_tensor *src, const
         return cti_fail(&ctx->err, CT_EINVAL, "%s: the source is %s", who,
                         src ? "of another context" : "NULL");
     if (src->requires_grad && ctx->grad_mode)
-        return cti_fail(&ctx->err, CT_ESTATE, "%s: the source requires grad and in-place calls are not "
-                                              "recorded; use an op, or ct_detach",
+        return cti_fail(&ctx->err, CT_ESTATE,
+                        "%s: the source requires grad and in-place calls are not "
+                        "recorded; use an op, or ct_detach",
                         who);
     int lead = dst->view.ndim - src->view.ndim;
     bool fits = lead >= 0;
@@ -169,8 +171,9 @@ int ct_tensor_copy(ct_ctx *ctx, ct_tensor *dst, const ct_tensor *src)
 {
     ct_view v;
     int r = check_source(ctx, dst, src, "copy", &v);
-    return r < 0 ? r
-                 : done(ctx, dst, "copy", ctx->device.be->ew->copy(ctx->device.stream, &dst->view, &v));
+    return r < 0 ?
+               r :
+               done(ctx, dst, "copy", ctx->device.be->ew->copy(ctx->device.stream, &dst->view, &v));
 }
 
 int ct_tensor_add(ct_ctx *ctx, ct_tensor *dst, const ct_tensor *src, double alpha)

@@ -185,9 +185,9 @@ int cti_check_same_dtype(cti_node *n)
         if (first < 0)
             first = i;
         else if (n->in_view[i].dtype != n->in_view[first].dtype)
-            return cti_op_fail(n, CT_EDTYPE, "dtypes differ: input %d is %s, input %d is %s (ct_cast)",
-                               first, ct_dtype_name(n->in_view[first].dtype), i,
-                               ct_dtype_name(n->in_view[i].dtype));
+            return cti_op_fail(
+                n, CT_EDTYPE, "dtypes differ: input %d is %s, input %d is %s (ct_cast)", first,
+                ct_dtype_name(n->in_view[first].dtype), i, ct_dtype_name(n->in_view[i].dtype));
     }
     return CT_OK;
 }
@@ -201,11 +201,10 @@ int cti_broadcast(cti_node *n, int a, int b, int *ndim, int64_t *shape)
         int ia = i - (*ndim - va->ndim), ib = i - (*ndim - vb->ndim);
         int64_t da = ia < 0 ? 1 : va->shape[ia], db = ib < 0 ? 1 : vb->shape[ib];
         if (da != db && da != 1 && db != 1)
-            return cti_op_fail(n, CT_ESHAPE,
-                               "shapes %s and %s don't broadcast: dimension %d has %" PRId64
-                               " and %" PRId64,
-                               cti_shape_str(va, sa, sizeof sa), cti_shape_str(vb, sb, sizeof sb), i,
-                               da, db);
+            return cti_op_fail(
+                n, CT_ESHAPE,
+                "shapes %s and %s don't broadcast: dimension %d has %" PRId64 " and %" PRId64,
+                cti_shape_str(va, sa, sizeof sa), cti_shape_str(vb, sb, sizeof sb), i, da, db);
         shape[i] = da == 1 ? db : da;
     }
     return CT_OK;
@@ -216,8 +215,8 @@ int cti_check_dim(cti_node *n, int i, int *dim)
     int nd = n->in_view[i].ndim, span = nd > 0 ? nd : 1;
     char s[128];
     if (*dim < -span || *dim >= span)
-        return cti_op_fail(n, CT_EINVAL, "dimension %d is out of range for %s; allowed: %d to %d", *dim,
-                           cti_shape_str(&n->in_view[i], s, sizeof s), -span, span - 1);
+        return cti_op_fail(n, CT_EINVAL, "dimension %d is out of range for %s; allowed: %d to %d",
+                           *dim, cti_shape_str(&n->in_view[i], s, sizeof s), -span, span - 1);
     if (*dim < 0)
         *dim += span;
     return CT_OK;

@@ -26,15 +26,18 @@ static int check_opts(const ct_ctx_opts *o, ct_error *err)
 {
     const char *d = o->device ? o->device : "auto";
     if (strncmp(d, "cuda", 4) == 0 && (d[4] == '\0' || d[4] == ':'))
-        return cti_fail(err, CT_EDEVICE, "device %s: this build of ctrain has no CUDA backend; use "
-                                         "device = cpu",
+        return cti_fail(err, CT_EDEVICE,
+                        "device %s: this build of ctrain has no CUDA backend; use "
+                        "device = cpu",
                         d);
     if (strcmp(d, "auto") != 0 && strcmp(d, "cpu") != 0)
-        return cti_fail(err, CT_EINVAL, "device '%s' is unknown; allowed: auto, cpu, cuda, cuda:N", d);
+        return cti_fail(err, CT_EINVAL, "device '%s' is unknown; allowed: auto, cpu, cuda, cuda:N",
+                        d);
     if (o->threads < 0 || o->threads > 4096)
         return cti_fail(err, CT_EINVAL, "threads is %d; allowed: 0 (all) to 4096", o->threads);
     if (o->dtype != CT_F32 && o->dtype != CT_F64)
-        return cti_fail(err, CT_EINVAL, "dtype %s can't be the context's; allowed: float32, float64",
+        return cti_fail(err, CT_EINVAL,
+                        "dtype %s can't be the context's; allowed: float32, float64",
                         ct_dtype_name(o->dtype));
     if (!o->alloc != !o->free)
         return cti_fail(err, CT_EINVAL, "alloc and free must be given together");

@@ -7,9 +7,9 @@
 #include "backend/device.h"
 #include <ctrain/autograd.h>
 
-#define CTI_MAX_OUT 4
-#define CTI_MAX_SLOTS 6
-#define CTI_MAX_TEMPS 8
+#define CTI_MAX_OUT    4
+#define CTI_MAX_SLOTS  6
+#define CTI_MAX_TEMPS  8
 #define CTI_ATTR_BYTES 160
 
 /* Refcounted bytes on the device. A freed storage keeps its memory and waits in its context's cache. */
@@ -30,12 +30,12 @@ struct ct_tensor {
     int refs;
     bool requires_grad;
     cti_storage *storage;
-    ct_view view; /* data points into the storage */
+    ct_view view;      /* data points into the storage */
     cti_node *grad_fn; /* owned; NULL for leaves */
     int output_nr;
     cti_node *accumulator; /* a leaf's end of the graph: not owned, it owns us */
     ct_tensor *grad;       /* owned; leaves alone */
-    cti_scope *scope; /* that owns one reference; NULL: none */
+    cti_scope *scope;      /* that owns one reference; NULL: none */
     ct_tensor *scope_prev, *scope_next;
 };
 
@@ -125,8 +125,9 @@ void cti_storage_release(cti_storage *st);
 void cti_storage_trim(ct_ctx *ctx);
 
 /* tensor.c */
-ct_tensor *cti_tensor_alloc(ct_ctx *ctx, ct_dtype dtype, int ndim, const int64_t *shape,
-                            const int64_t *stride); /* strides NULL: row-major. Not zeroed. refs 1 */
+ct_tensor *cti_tensor_alloc(
+    ct_ctx *ctx, ct_dtype dtype, int ndim, const int64_t *shape,
+    const int64_t *stride); /* strides NULL: row-major. Not zeroed. refs 1 */
 ct_tensor *cti_tensor_view_of(ct_ctx *ctx, cti_storage *st, const ct_view *view); /* refs 1 */
 int cti_check_no_repeat(const ct_tensor *t, const char *who); /* expanded views can't be written */
 /* Checks before a write: pending error, mixed contexts, recording, expanded views. */
@@ -144,16 +145,18 @@ void cti_scope_adopt(ct_ctx *ctx, ct_tensor *t); /* takes over the caller's refe
 void cti_scope_leave(ct_tensor *t);
 
 /* node.c */
-cti_node *cti_node_new(ct_ctx *ctx, const ct_op *op, int n_in, int n_out); /* refs 1; NULL: recorded */
+cti_node *cti_node_new(ct_ctx *ctx, const ct_op *op, int n_in,
+                       int n_out); /* refs 1; NULL: recorded */
 void cti_node_retain(cti_node *n);
 void cti_node_release(cti_node *n);
 void cti_node_release_saved(cti_node *n);
 void cti_node_drop_temps(cti_node *n);
-void cti_node_set_live(cti_node *n); /* counted, given a sequence number */
+void cti_node_set_live(cti_node *n);           /* counted, given a sequence number */
 cti_node *cti_accumulator_of(ct_tensor *leaf); /* a new reference; NULL: recorded */
 extern const ct_op cti_op_accumulate;
 
 /* apply.c */
-int cti_kernel_status(cti_node *n, const char *what, int status); /* makes a text if the kernel didn't */
+int cti_kernel_status(cti_node *n, const char *what,
+                      int status); /* makes a text if the kernel didn't */
 
 #endif

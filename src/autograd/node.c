@@ -169,11 +169,10 @@ void cti_save_out(cti_node *n, int slot, int o)
 static ct_tensor *temp_new(cti_node *n, ct_dtype dtype, int ndim, const int64_t *shape,
                            const int64_t *stride)
 {
-    ct_tensor *t = n->n_temps < CTI_MAX_TEMPS
-                       ? cti_tensor_alloc(n->ctx, dtype, ndim, shape, stride)
-                       : (cti_fail(&n->ctx->err, CT_EINTERNAL, "%s: too many temporaries",
-                                   n->op->name),
-                          NULL);
+    ct_tensor *t =
+        n->n_temps < CTI_MAX_TEMPS ?
+            cti_tensor_alloc(n->ctx, dtype, ndim, shape, stride) :
+            (cti_fail(&n->ctx->err, CT_EINTERNAL, "%s: too many temporaries", n->op->name), NULL);
     if (t)
         n->temp[n->n_temps++] = t;
     return t;

@@ -27,12 +27,12 @@ typedef enum ct_case_kind {
     CT_IN_NONE,     /* an absent optional input */
     CT_IN_NORMAL,   /* N(0,1) */
     CT_IN_POSITIVE, /* U(0.5, 2) */
-    CT_IN_AWAY,     /* N(0,1) moved away from 0 by 0.1: no kink within reach of finite differences */
+    CT_IN_AWAY, /* N(0,1) moved away from 0 by 0.1: no kink within reach of finite differences */
     CT_IN_DISTINCT, /* a shuffled grid with gaps of 0.1: no ties */
     CT_IN_PROBS,    /* rows along dim 1 sum to 1 */
     CT_IN_CLASS,    /* i64 in [0, `classes`); the harness never differentiates it */
     CT_IN_BOOL,
-    CT_IN_I64,      /* small integers, -4..4 */
+    CT_IN_I64, /* small integers, -4..4 */
 } ct_case_kind;
 
 typedef struct ct_case_in {
@@ -43,23 +43,23 @@ typedef struct ct_case_in {
     bool no_grad;    /* a float input that gets no gradient (running statistics) */
 } ct_case_in;
 
-#define CT_CASE_MAX_IN 6
+#define CT_CASE_MAX_IN  6
 #define CT_CASE_MAX_ARG 12
 
 typedef struct ct_case {
-    const char *name; /* unique in the op: "stride 2, groups 2" */
+    const char *name;            /* unique in the op: "stride 2, groups 2" */
     double arg[CT_CASE_MAX_ARG]; /* the op's own arguments, read by `call` and by make.py's line */
     ct_case_in in[CT_CASE_MAX_IN];
-    double tol_f32; /* relative; 0: the harness's default 1e-5 */
+    double tol_f32;        /* relative; 0: the harness's default 1e-5 */
     const char *skip_diff; /* no finite differences for this case, and why */
 } ct_case;
 
 /* ---- the op ---- */
 typedef struct ct_op {
-    const char *name;       /* "max_pool2d": file name, error prefix */
-    const char *torch_name; /* "MaxPool2DWithIndicesBackward0": what grad_fn says */
-    unsigned optional;      /* bit i: input i may be NULL */
-    unsigned accumulates;   /* bit i: backward takes beta 1 for dx i; else the engine adds */
+    const char *name;             /* "max_pool2d": file name, error prefix */
+    const char *torch_name;       /* "MaxPool2DWithIndicesBackward0": what grad_fn says */
+    unsigned optional;            /* bit i: input i may be NULL */
+    unsigned accumulates;         /* bit i: backward takes beta 1 for dx i; else the engine adds */
     int (*infer)(cti_node *n);    /* checks shapes and dtypes, declares the outputs */
     int (*forward)(cti_node *n);  /* launches kernels, saves; NULL for pure views */
     int (*backward)(cti_node *n); /* writes each dx that is wanted */
@@ -98,7 +98,7 @@ void *cti_attr_mut(cti_node *n); /* infer and forward may note things for backwa
 const ct_backend *cti_be(const cti_node *n);
 ct_stream *cti_stream(const cti_node *n);
 ct_ctx *cti_node_ctx(const cti_node *n);
-bool cti_recording(const cti_node *n); /* will a backward come? */
+bool cti_recording(const cti_node *n);          /* will a backward come? */
 const ct_view *cti_x(const cti_node *n, int i); /* input i; NULL when absent */
 const ct_view *cti_y(const cti_node *n, int i); /* output i, after infer declared it */
 const char *cti_shape_str(const ct_view *v, char *buf, size_t cap); /* "[64,10]" */
@@ -106,7 +106,7 @@ const char *cti_shape_str(const ct_view *v, char *buf, size_t cap); /* "[64,10]"
 /* Declaring outputs: fresh memory, ... */
 int cti_out(cti_node *n, int o, ct_dtype dtype, int ndim, const int64_t *shape); /* row-major */
 int cti_out_like(cti_node *n, int o, int i); /* as input i: dtype, shape, stride order, dense */
-int cti_out_shaped_like(cti_node *n, int o, ct_dtype dtype, const ct_view *like); /* as a view */
+int cti_out_shaped_like(cti_node *n, int o, ct_dtype dtype, const ct_view *like);    /* as a view */
 int cti_out_channels_last(cti_node *n, int o, ct_dtype dtype, const int64_t *shape); /* 4-D */
 /* ... or a view of input i's storage (shares its version), offset in elements from input i's data. */
 int cti_out_view(cti_node *n, int o, int i, int ndim, const int64_t *shape, const int64_t *stride,
@@ -133,10 +133,11 @@ const ct_view *cti_save_new_like(cti_node *n, int slot, ct_dtype dtype, const ct
 void cti_mark_changed(cti_node *n, int i);
 
 /* ---- inside backward (and forward: workspace) ---- */
-bool cti_wants(const cti_node *n, int i);             /* is the gradient of input i needed? */
-const ct_view *cti_in_meta(const cti_node *n, int i); /* dtype, shape, strides of input i; data NULL */
+bool cti_wants(const cti_node *n, int i); /* is the gradient of input i needed? */
+const ct_view *cti_in_meta(const cti_node *n,
+                           int i); /* dtype, shape, strides of input i; data NULL */
 const ct_view *cti_saved(const cti_node *n, int slot); /* NULL when never saved */
-const ct_view *cti_dy(const cti_node *n, int o);      /* any strides; NULL when no gradient came */
+const ct_view *cti_dy(const cti_node *n, int o);       /* any strides; NULL when no gradient came */
 /* dy made dense in the order wanted, by a copy when it isn't so. NULL: out of memory (recorded). */
 const ct_view *cti_dy_like(cti_node *n, int o, const ct_view *like);
 const ct_view *cti_dy_channels_last(cti_node *n, int o);
@@ -166,14 +167,24 @@ ct_rng cti_next_rng(ct_ctx *ctx);
 /* ---- shared by op files ---- */
 /* Inputs of a case: CT_IN(NORMAL, 3, 5); CT_IN_FIXED gets no gradient; CT_IN_LABELS(classes, 7). */
 #define CT_IN_NDIM_(...) (int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t))
-#define CT_IN(k, ...) \
-    {.kind = CT_IN_##k, .ndim = CT_IN_NDIM_(__VA_ARGS__), .shape = {__VA_ARGS__}}
-#define CT_IN_FIXED(k, ...) \
-    {.kind = CT_IN_##k, .ndim = CT_IN_NDIM_(__VA_ARGS__), .shape = {__VA_ARGS__}, .no_grad = true}
-#define CT_IN_LABELS(c, ...)                                                          \
-    {.kind = CT_IN_CLASS, .ndim = CT_IN_NDIM_(__VA_ARGS__), .shape = {__VA_ARGS__}, \
-     .classes = (c), .no_grad = true}
-#define CT_IN_SCALAR(k) {.kind = CT_IN_##k}
+#define CT_IN(k, ...)                                                                 \
+    {                                                                                 \
+        .kind = CT_IN_##k, .ndim = CT_IN_NDIM_(__VA_ARGS__), .shape = { __VA_ARGS__ } \
+    }
+#define CT_IN_FIXED(k, ...)                                                          \
+    {                                                                                \
+        .kind = CT_IN_##k, .ndim = CT_IN_NDIM_(__VA_ARGS__), .shape = {__VA_ARGS__}, \
+        .no_grad = true                                                              \
+    }
+#define CT_IN_LABELS(c, ...)                                                           \
+    {                                                                                  \
+        .kind = CT_IN_CLASS, .ndim = CT_IN_NDIM_(__VA_ARGS__), .shape = {__VA_ARGS__}, \
+        .classes = (c), .no_grad = true                                                \
+    }
+#define CT_IN_SCALAR(k)   \
+    {                     \
+        .kind = CT_IN_##k \
+    }
 
 /* What a call that gave NULL has recorded; CT_OK when the gradient just isn't wanted. */
 static inline int cti_pending(const cti_node *n)
@@ -214,8 +225,8 @@ ct_tensor *cti_reduction_restore(cti_node *n, ct_tensor *y); /* y, dy with the 1
 /* matmul.c: y = beta * y + a b (+ bias) for any strides of y; m of a view is its last two dimensions. */
 int cti_matmul_into(cti_node *n, const ct_view *y, int beta, const ct_view *a, const ct_view *b,
                     const ct_view *bias);
-ct_view cti_view_t(const ct_view *v);     /* the last two dimensions swapped */
-bool cti_view_matrix(const ct_view *v);   /* will the matmul kernel take it? */
+ct_view cti_view_t(const ct_view *v);   /* the last two dimensions swapped */
+bool cti_view_matrix(const ct_view *v); /* will the matmul kernel take it? */
 /* All dimensions but the last as one, without a copy; false when the strides don't allow it. */
 bool cti_view_rows(const ct_view *v, ct_view *out);
 
@@ -229,10 +240,12 @@ int cti_softmax_forward(cti_node *n);
 int cti_softmax_backward(cti_node *n);
 
 /* max_pool2d.c: what the pools share. */
-int cti_pool_check(cti_node *n, ct_pool2d_opts *o, int64_t *out); /* options, x; output height, width */
-int cti_pool_out(cti_node *n, int64_t p, int64_t q);              /* declares y in x's stride order */
+int cti_pool_check(cti_node *n, ct_pool2d_opts *o,
+                   int64_t *out);                    /* options, x; output height, width */
+int cti_pool_out(cti_node *n, int64_t p, int64_t q); /* declares y in x's stride order */
 void cti_pool_args(const ct_pool2d_opts *o, ct_pool_args *args);
-ct_pool2d_opts cti_pool_case(const ct_case *c); /* arg: kernel h, w, stride h, w, padding h, w, dilation h, w,
+ct_pool2d_opts cti_pool_case(
+    const ct_case *c); /* arg: kernel h, w, stride h, w, padding h, w, dilation h, w,
                                                  * ceil_mode, count_include_pad */
 /* ---- end of: shared by op files ---- */
 

@@ -53,8 +53,9 @@ int ct_scope_end(ct_ctx *ctx)
         return CT_EINVAL;
     cti_scope *s = ctx->scope;
     if (s == &ctx->root)
-        return cti_fail(&ctx->err, CT_ESTATE, "no scope is open: each ct_scope_end needs a "
-                                              "ct_scope_begin");
+        return cti_fail(&ctx->err, CT_ESTATE,
+                        "no scope is open: each ct_scope_end needs a "
+                        "ct_scope_begin");
     while (s->first) {
         ct_tensor *t = s->first;
         cti_scope_leave(t);

@@ -73,8 +73,8 @@ static int deliver(ct_ctx *ctx, cti_edge to, ct_tensor *g)
         int64_t stride[CT_MAX_DIMS];
         cti_dense_order(&(*slot)->view, stride);
         ct_tensor *sum = cti_tensor_alloc(ctx, g->view.dtype, g->view.ndim, g->view.shape, stride);
-        r = !sum ? ctx->err.code
-                 : ctx->device.be->ew->binary(ctx->device.stream, CT_BIN_ADD, &sum->view,
+        r = !sum ? ctx->err.code :
+                   ctx->device.be->ew->binary(ctx->device.stream, CT_BIN_ADD, &sum->view,
                                               &(*slot)->view, &g->view);
         ct_tensor_release(g);
         if (sum) {
@@ -83,8 +83,8 @@ static int deliver(ct_ctx *ctx, cti_edge to, ct_tensor *g)
         }
     }
     if (r < 0)
-        return ctx->err.code ? ctx->err.code
-                             : cti_fail(&ctx->err, r, "backward: adding gradients failed (%s)",
+        return ctx->err.code ? ctx->err.code :
+                               cti_fail(&ctx->err, r, "backward: adding gradients failed (%s)",
                                         ct_status_name(r));
     return heap_push(ctx, to.fn);
 }
@@ -210,8 +210,9 @@ static int check_saved(cti_node *n)
 {
     char shape[128];
     if (n->released && n->had_saved)
-        return cti_op_fail(n, CT_ESTATE, "backward went through this graph before and freed it; pass "
-                                         "CT_RETAIN_GRAPH to every backward but the last");
+        return cti_op_fail(n, CT_ESTATE,
+                           "backward went through this graph before and freed it; pass "
+                           "CT_RETAIN_GRAPH to every backward but the last");
     for (int s = 0; s < CTI_MAX_SLOTS; s++) {
         const cti_slot *v = &n->saved[s];
         if (!v->storage || v->version == v->storage->version)
@@ -220,9 +221,9 @@ static int check_saved(cti_node *n)
                            "its %s %d (%s %s), needed for backward, was changed in place: it is at "
                            "version %" PRIu64 ", version %" PRIu64
                            " was saved; change a ct_clone instead, or change it after backward",
-                           v->kind == 'x'   ? "input"
-                           : v->kind == 'y' ? "output"
-                                            : "saved tensor",
+                           v->kind == 'x' ? "input" :
+                           v->kind == 'y' ? "output" :
+                                            "saved tensor",
                            v->index, ct_dtype_name(v->view.dtype),
                            cti_shape_str(&v->view, shape, sizeof shape), v->storage->version,
                            v->version);
@@ -307,13 +308,14 @@ static ct_tensor *seed_gradient(ct_ctx *ctx, ct_tensor *output, ct_tensor *grad)
         return NULL;
     }
     if (ct_tensor_numel(output) != 1) {
-        cti_fail(&ctx->err, CT_ESHAPE, "backward: the output is %s; only a one-element output needs no "
-                                       "gradient: give one, or reduce the output (ct_sum)",
+        cti_fail(&ctx->err, CT_ESHAPE,
+                 "backward: the output is %s; only a one-element output needs no "
+                 "gradient: give one, or reduce the output (ct_sum)",
                  ct_tensor_describe(output, a, sizeof a));
         return NULL;
     }
-    ct_tensor *one = cti_tensor_alloc(ctx, output->view.dtype, output->view.ndim,
-                                      output->view.shape, NULL);
+    ct_tensor *one =
+        cti_tensor_alloc(ctx, output->view.dtype, output->view.ndim, output->view.shape, NULL);
     if (one && ctx->device.be->ew->fill(ctx->device.stream, &one->view, 1) < 0) {
         cti_fail(&ctx->err, CT_EDEVICE, "backward: filling failed on %s", ctx->device.be->name);
         ct_tensor_release(one);
@@ -349,9 +351,10 @@ int ct_backward(ct_ctx *ctx, ct_tensor *output, ct_tensor *grad, unsigned flags)
         return cti_fail(&ctx->err, CT_EINVAL, "backward: the output is %s",
                         output ? "of another context" : "NULL");
     if (!output->requires_grad)
-        return cti_fail(&ctx->err, CT_ESTATE,
-                        "backward: no graph leads to the output: no operand required grad, or it was "
-                        "made in a CT_SCOPE_NO_GRAD scope or by ct_detach");
+        return cti_fail(
+            &ctx->err, CT_ESTATE,
+            "backward: no graph leads to the output: no operand required grad, or it was "
+            "made in a CT_SCOPE_NO_GRAD scope or by ct_detach");
     if (ctx->in_backward)
         return cti_fail(&ctx->err, CT_ESTATE, "backward: called from inside a backward");
     int r = ct_scope_begin(ctx, CT_SCOPE_NO_GRAD);

@@ -82,12 +82,14 @@ static int check_new(ct_ctx *ctx, ct_dtype dtype, int ndim, const int64_t *shape
         return cti_fail(&ctx->err, CT_EINVAL, "tensor: shape is NULL");
     for (int i = 0; i < ndim; i++) {
         if (shape[i] < 0)
-            return cti_fail(&ctx->err, CT_EINVAL, "tensor: size %" PRId64 " in dimension %d is "
-                                                  "negative",
+            return cti_fail(&ctx->err, CT_EINVAL,
+                            "tensor: size %" PRId64 " in dimension %d is "
+                            "negative",
                             shape[i], i);
     }
     if (shape_bytes(dtype, ndim, shape) == SIZE_MAX)
-        return cti_fail(&ctx->err, CT_ENOMEM, "tensor: the shape has more elements than any memory");
+        return cti_fail(&ctx->err, CT_ENOMEM,
+                        "tensor: the shape has more elements than any memory");
     return CT_OK;
 }
 
@@ -267,8 +269,9 @@ int ct_tensor_set_requires_grad(ct_ctx *ctx, ct_tensor *t, bool requires_grad)
                         "ct_detach for a leaf that shares its data",
                         t->grad_fn->op->name);
     if (requires_grad && !ct_dtype_is_float(t->view.dtype))
-        return cti_fail(&ctx->err, CT_EDTYPE, "set_requires_grad: %s tensors have no gradient, only "
-                                              "floating-point ones",
+        return cti_fail(&ctx->err, CT_EDTYPE,
+                        "set_requires_grad: %s tensors have no gradient, only "
+                        "floating-point ones",
                         ct_dtype_name(t->view.dtype));
     t->requires_grad = requires_grad;
     return CT_OK;
@@ -300,7 +303,8 @@ int ct_tensor_set_grad(ct_ctx *ctx, ct_tensor *t, ct_tensor *grad)
         return cti_fail(&ctx->err, CT_ESHAPE, "set_grad: the gradient is %s, its tensor %s",
                         ct_tensor_describe(grad, a, sizeof a), ct_tensor_describe(t, b, sizeof b));
     if (grad && grad->requires_grad)
-        return cti_fail(&ctx->err, CT_ESTATE, "set_grad: the gradient requires grad itself; detach it");
+        return cti_fail(&ctx->err, CT_ESTATE,
+                        "set_grad: the gradient requires grad itself; detach it");
     if (grad && cti_check_no_repeat(grad, "set_grad") < 0)
         return ctx->err.code;
     ct_tensor_retain(grad);

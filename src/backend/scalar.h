@@ -154,14 +154,13 @@ CTI_SCALAR double cti_abs_f64(double x)
 #define CTI_SCALAR_SIGMOID(S, x) (1 / (1 + cti_exp_##S(-(x))))
 
 /* GELU: x Phi(x); derivative Phi(x) + x phi(x). */
-#define CTI_SCALAR_PHI(T, S, x)  ((T)0.5 * (1 + cti_erf_##S((x) * (T)0.70710678118654752440)))
-#define CTI_SCALAR_PDF(T, S, x)  ((T)0.39894228040143267794 * cti_exp_##S((x) * (x) * (T)-0.5))
+#define CTI_SCALAR_PHI(T, S, x) ((T)0.5 * (1 + cti_erf_##S((x) * (T)0.70710678118654752440)))
+#define CTI_SCALAR_PDF(T, S, x) ((T)0.39894228040143267794 * cti_exp_##S((x) * (x) * (T)-0.5))
 
 /* tanh of GELU's approximation, and the derivative of its argument: sqrt(2/pi) (x + 0.044715 x^3). */
-#define CTI_SCALAR_GT(T, S, x)                                                                     \
+#define CTI_SCALAR_GT(T, S, x) \
     cti_tanh_##S((T)0.79788456080286535588 * ((x) + (T)0.044715 * ((x) * (x) * (x))))
-#define CTI_SCALAR_GT_D(T, x)                                                                      \
-    ((T)0.79788456080286535588 * (1 + 3 * (T)0.044715 * ((x) * (x))))
+#define CTI_SCALAR_GT_D(T, x) ((T)0.79788456080286535588 * (1 + 3 * (T)0.044715 * ((x) * (x))))
 
 /* What a derivative reads besides dy. */
 #define CTI_NEEDS_NONE 0
@@ -170,37 +169,37 @@ CTI_SCALAR double cti_abs_f64(double x)
 
 /* X(ID, name, T, S, needs, value of x, gradient of dy and (x or y)). Kinks as PyTorch has them: relu'(0)
  * = 0 and a NaN passes relu both ways; abs'(0) = 0; sqrt'(0) = inf. */
-#define CTI_UNARY_LIST(X, T, S)                                                                    \
-    X(CT_UN_NEG, neg, T, S, CTI_NEEDS_NONE, -x, -dy)                                               \
-    X(CT_UN_ABS, abs, T, S, CTI_NEEDS_X, cti_abs_##S(x), dy * (T)((x > 0) - (x < 0)))              \
-    X(CT_UN_EXP, exp, T, S, CTI_NEEDS_Y, cti_exp_##S(x), dy * y)                                   \
-    X(CT_UN_LOG, log, T, S, CTI_NEEDS_X, cti_log_##S(x), dy / x)                                   \
-    X(CT_UN_SQRT, sqrt, T, S, CTI_NEEDS_Y, cti_sqrt_##S(x), dy / (2 * y))                          \
-    X(CT_UN_SQUARE, square, T, S, CTI_NEEDS_X, x *x, dy *(2 * x))                                  \
-    X(CT_UN_RELU, relu, T, S, CTI_NEEDS_Y, x <= 0 ? 0 : x, y <= 0 ? 0 : dy)                        \
-    X(CT_UN_GELU, gelu, T, S, CTI_NEEDS_X, x *CTI_SCALAR_PHI(T, S, x),                             \
-      dy *(CTI_SCALAR_PHI(T, S, x) + x * CTI_SCALAR_PDF(T, S, x)))                                 \
-    X(CT_UN_GELU_TANH, gelu_tanh, T, S, CTI_NEEDS_X, (T)0.5 * x * (1 + CTI_SCALAR_GT(T, S, x)),    \
-      dy *(T)0.5 *                                                                                 \
-          (1 + CTI_SCALAR_GT(T, S, x) +                                                            \
-           x * (1 - CTI_SCALAR_GT(T, S, x) * CTI_SCALAR_GT(T, S, x)) * CTI_SCALAR_GT_D(T, x)))     \
-    X(CT_UN_SILU, silu, T, S, CTI_NEEDS_X, x / (1 + cti_exp_##S(-x)),                              \
-      dy *CTI_SCALAR_SIGMOID(S, x) * (1 + x * (1 - CTI_SCALAR_SIGMOID(S, x))))                     \
-    X(CT_UN_SIGMOID, sigmoid, T, S, CTI_NEEDS_Y, CTI_SCALAR_SIGMOID(S, x), dy *(1 - y) * y)        \
+#define CTI_UNARY_LIST(X, T, S)                                                                 \
+    X(CT_UN_NEG, neg, T, S, CTI_NEEDS_NONE, -x, -dy)                                            \
+    X(CT_UN_ABS, abs, T, S, CTI_NEEDS_X, cti_abs_##S(x), dy *(T)((x > 0) - (x < 0)))            \
+    X(CT_UN_EXP, exp, T, S, CTI_NEEDS_Y, cti_exp_##S(x), dy *y)                                 \
+    X(CT_UN_LOG, log, T, S, CTI_NEEDS_X, cti_log_##S(x), dy / x)                                \
+    X(CT_UN_SQRT, sqrt, T, S, CTI_NEEDS_Y, cti_sqrt_##S(x), dy / (2 * y))                       \
+    X(CT_UN_SQUARE, square, T, S, CTI_NEEDS_X, x *x, dy *(2 * x))                               \
+    X(CT_UN_RELU, relu, T, S, CTI_NEEDS_Y, x <= 0 ? 0 : x, y <= 0 ? 0 : dy)                     \
+    X(CT_UN_GELU, gelu, T, S, CTI_NEEDS_X, x *CTI_SCALAR_PHI(T, S, x),                          \
+      dy *(CTI_SCALAR_PHI(T, S, x) + x * CTI_SCALAR_PDF(T, S, x)))                              \
+    X(CT_UN_GELU_TANH, gelu_tanh, T, S, CTI_NEEDS_X, (T)0.5 * x * (1 + CTI_SCALAR_GT(T, S, x)), \
+      dy * (T)0.5 *                                                                             \
+          (1 + CTI_SCALAR_GT(T, S, x) +                                                         \
+           x * (1 - CTI_SCALAR_GT(T, S, x) * CTI_SCALAR_GT(T, S, x)) * CTI_SCALAR_GT_D(T, x)))  \
+    X(CT_UN_SILU, silu, T, S, CTI_NEEDS_X, x / (1 + cti_exp_##S(-x)),                           \
+      dy * CTI_SCALAR_SIGMOID(S, x) * (1 + x * (1 - CTI_SCALAR_SIGMOID(S, x))))                 \
+    X(CT_UN_SIGMOID, sigmoid, T, S, CTI_NEEDS_Y, CTI_SCALAR_SIGMOID(S, x), dy *(1 - y) * y)     \
     X(CT_UN_TANH, tanh, T, S, CTI_NEEDS_Y, cti_tanh_##S(x), dy *(1 - y * y))
 
 /* What the gradient of ct_unary `fn` reads; expand with CTI_UNARY_NEEDS as X. */
-#define CTI_UNARY_NEEDS_CASE(ID, name, T, S, needs, value, grad)                                   \
-    case ID:                                                                                       \
+#define CTI_UNARY_NEEDS_CASE(ID, name, T, S, needs, value, grad) \
+    case ID:                                                     \
         return needs;
-#define CTI_DEFINE_UNARY_NEEDS(fname)                                                              \
-    static inline int fname(int fn)                                                                \
-    {                                                                                              \
-        switch (fn) {                                                                              \
-            CTI_UNARY_LIST(CTI_UNARY_NEEDS_CASE, float, f32)                                       \
-        default:                                                                                   \
-            return CTI_NEEDS_NONE;                                                                 \
-        }                                                                                          \
+#define CTI_DEFINE_UNARY_NEEDS(fname)                        \
+    static inline int fname(int fn)                          \
+    {                                                        \
+        switch (fn) {                                        \
+            CTI_UNARY_LIST(CTI_UNARY_NEEDS_CASE, float, f32) \
+        default:                                             \
+            return CTI_NEEDS_NONE;                           \
+        }                                                    \
     }
 
 #endif

@@ -58,7 +58,8 @@ uint64_t cti_permute(cti_rng_key key, uint32_t epoch, uint64_t n, uint64_t k)
         left = (uint32_t)(k >> half);
         right = (uint32_t)(k & mask);
         for (uint32_t round = 0; round < PERMUTE_ROUNDS; round++) {
-            uint32_t next = left ^ (mix(mix(right + w[round & 3]) ^ (w[(round + 1) & 3] + round)) & mask);
+            uint32_t next =
+                left ^ (mix(mix(right + w[round & 3]) ^ (w[(round + 1) & 3] + round)) & mask);
             left = right;
             right = next;
         }

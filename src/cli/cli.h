@@ -54,7 +54,7 @@ extern const cli_option cli_options[CLI_N_OPTIONS];
 typedef struct cli_command cli_command;
 
 typedef struct cli_line {
-    char **argv; /* as main got it */
+    char **argv;                /* as main got it */
     const cli_command *command; /* NULL: no word names one */
     bool given[CLI_N_OPTIONS];
     const char *value[CLI_N_OPTIONS]; /* the last one given; NULL: none */

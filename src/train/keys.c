@@ -4,11 +4,11 @@
 #include <float.h>
 #include <string.h>
 
-#define FREE CTI_RESUME_FREE
+#define FREE    CTI_RESUME_FREE
 #define CHANGES CTI_RESUME_CHANGES
 #define REFUSED CTI_RESUME_REFUSED
-#define BIG 9007199254740992.0 /* 2^53: integers are exact up to here */
-#define ANY DBL_MAX            /* numbers */
+#define BIG     9007199254740992.0 /* 2^53: integers are exact up to here */
+#define ANY     DBL_MAX            /* numbers */
 
 /* To add a key: one line here, and the place that reads it (cti_config_*). */
 const cti_key cti_keys[] = {
@@ -64,12 +64,12 @@ const cti_key cti_keys[] = {
      "learning rate; the base of the schedule"},
     {"optimizer", "weight_decay", CTI_KEY_FLOAT, "", "0 or more; default 0.01 for adamw, else 0", 0,
      ANY, false, CHANGES, "adamw: decoupled; adam, sgd: added to the gradient"},
-    {"optimizer", "momentum", CTI_KEY_FLOAT, "0", "0 or more, under 1", 0, 0.999999999, false, CHANGES,
-     "of sgd"},
+    {"optimizer", "momentum", CTI_KEY_FLOAT, "0", "0 or more, under 1", 0, 0.999999999, false,
+     CHANGES, "of sgd"},
     {"optimizer", "dampening", CTI_KEY_FLOAT, "0", "0 or more", 0, ANY, false, CHANGES, "of sgd"},
     {"optimizer", "nesterov", CTI_KEY_BOOL, "false", "true, false", 0, 0, false, CHANGES, "of sgd"},
-    {"optimizer", "beta1", CTI_KEY_FLOAT, "0.9", "0 or more, under 1", 0, 0.999999999, false, CHANGES,
-     "of adam and adamw"},
+    {"optimizer", "beta1", CTI_KEY_FLOAT, "0.9", "0 or more, under 1", 0, 0.999999999, false,
+     CHANGES, "of adam and adamw"},
     {"optimizer", "beta2", CTI_KEY_FLOAT, "0.999", "0 or more, under 1", 0, 0.999999999999, false,
      CHANGES, "of adam and adamw"},
     {"optimizer", "eps", CTI_KEY_FLOAT, "1e-8", "0 or more", 0, ANY, false, CHANGES,
@@ -79,8 +79,8 @@ const cti_key cti_keys[] = {
      CHANGES, "of the learning rate, over the optimizer steps of the whole run"},
     {"schedule", "max_lr", CTI_KEY_FLOAT, "", "over 0; default optimizer.lr", 0, ANY, true, CHANGES,
      "the peak (onecycle), the base (cosine, step)"},
-    {"schedule", "pct_start", CTI_KEY_FLOAT, "0.3", "0 or more, under 1", 0, 0.999999999, false, CHANGES,
-     "onecycle: the rising part"},
+    {"schedule", "pct_start", CTI_KEY_FLOAT, "0.3", "0 or more, under 1", 0, 0.999999999, false,
+     CHANGES, "onecycle: the rising part"},
     {"schedule", "div_factor", CTI_KEY_FLOAT, "25", "over 0", 0, ANY, true, CHANGES,
      "onecycle: first lr = max_lr / div_factor"},
     {"schedule", "final_div_factor", CTI_KEY_FLOAT, "1e4", "over 0", 0, ANY, true, CHANGES,
@@ -90,8 +90,8 @@ const cti_key cti_keys[] = {
     {"schedule", "anneal", CTI_KEY_CHOICE, "cos", "cos|linear", 0, 0, false, CHANGES, "onecycle"},
     {"schedule", "cycle_momentum", CTI_KEY_BOOL, "true", "true, false", 0, 0, false, CHANGES,
      "onecycle: momentum (adam: beta1) falls while lr rises"},
-    {"schedule", "base_momentum", CTI_KEY_FLOAT, "0.85", "0 or more, under 1", 0, 0.999999999, false,
-     CHANGES, "onecycle: the lowest momentum"},
+    {"schedule", "base_momentum", CTI_KEY_FLOAT, "0.85", "0 or more, under 1", 0, 0.999999999,
+     false, CHANGES, "onecycle: the lowest momentum"},
     {"schedule", "max_momentum", CTI_KEY_FLOAT, "0.95", "0 or more, under 1", 0, 0.999999999, false,
      CHANGES, "onecycle: the highest momentum"},
     {"schedule", "warmup_steps", CTI_KEY_INT, "0", "0 or more", 0, BIG, false, CHANGES,
@@ -122,8 +122,8 @@ const cti_key cti_keys[] = {
     {"train", "early_stop_min_delta", CTI_KEY_FLOAT, "0", "0 or more", 0, ANY, false, CHANGES,
      "what counts as improvement"},
 
-    {"checkpoint", "every", CTI_KEY_INTERVAL, "1ep", "e.g. 500st, 2ep, 10min; a bare number: steps", 0,
-     0, false, FREE, "a checkpoint is also saved at the end; 0: only there"},
+    {"checkpoint", "every", CTI_KEY_INTERVAL, "1ep", "e.g. 500st, 2ep, 10min; a bare number: steps",
+     0, 0, false, FREE, "a checkpoint is also saved at the end; 0: only there"},
     {"checkpoint", "keep_last", CTI_KEY_INT, "2", "1 or more", 1, BIG, false, FREE,
      "how many of the newest are kept"},
     {"checkpoint", "keep_best", CTI_KEY_INT, "1", "0 or more", 0, BIG, false, FREE,

@@ -7,7 +7,7 @@
 
 typedef enum cti_key_type {
     CTI_KEY_STRING,
-    CTI_KEY_PATH,   /* relative to the config file's folder */
+    CTI_KEY_PATH, /* relative to the config file's folder */
     CTI_KEY_INT,
     CTI_KEY_FLOAT,
     CTI_KEY_BOOL,   /* true, false */

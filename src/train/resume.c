@@ -258,12 +258,15 @@ bool cti_resume_finished(cti_trainer *t, ct_run_result *out)
         out->best = end.best;
         out->best_step = end.best_step;
     }
+    int64_t steps = cti_config_i64(t->config, "train", "steps");
+    const char *key = early     ? "train.early_stop_patience" :
+                      steps > 0 ? "train.steps" :
+                                  "train.epochs";
+    int64_t value = early ? t->set.patience : steps > 0 ? steps : t->set.epochs;
     cti_tell(&t->say, CT_LOG_INFO,
              "%s: this run is done (step %" PRId64 ", epoch %" PRId64
-             "%s); to go on, raise %s, e.g. --set train.%s=%" PRId64,
-             t->target.dir, end.step, end.epoch, early ? ", stopped early" : "",
-             early ? "train.early_stop_patience" : "train.epochs",
-             early ? "early_stop_patience" : "epochs",
-             early ? t->set.patience * 2 : 2 * (t->set.epochs > 0 ? t->set.epochs : 1));
+             "%s); to go on, raise %s, e.g. --set %s=%" PRId64,
+             t->target.dir, end.step, end.epoch, early ? ", stopped early" : "", key, key,
+             2 * (value > 0 ? value : 1));
     return true;
 }

@@ -5,7 +5,7 @@
 #include "support/support.h"
 #include <stdio.h>
 
-    static void put_case(cti_jw *w, const ct_case *c)
+static void put_case(cti_jw *w, const ct_case *c)
 {
     char signature[2048];
     ts_case_signature(c, signature, sizeof(signature));

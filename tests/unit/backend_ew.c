@@ -51,13 +51,15 @@ static void unary_case(ct_unary f, ct_dtype t, enum layout lx, enum layout ly)
 {
     const int64_t shape[] = {3, 5, 2, 7};
     ct_stream s = stream_of(1);
-    tv x = tv_rand(t, lx, 4, shape, 1), y = tv_new(t, ly, 4, shape), dy = tv_rand(t, ly, 4, shape, 2);
+    tv x = tv_rand(t, lx, 4, shape, 1), y = tv_new(t, ly, 4, shape),
+       dy = tv_rand(t, ly, 4, shape, 2);
     tv dx = tv_rand(t, lx, 4, shape, 3);
     char what[64];
 
     if (f == CT_UN_LOG || f == CT_UN_SQRT)
         tv_noise(&x, 1, 0.9, 1);
-    snprintf(what, sizeof what, "unary %d dtype %d layouts %d %d", (int)f, (int)t, (int)lx, (int)ly);
+    snprintf(what, sizeof what, "unary %d dtype %d layouts %d %d", (int)f, (int)t, (int)lx,
+             (int)ly);
     cr_assert_eq(EW->unary(&s, f, &y.v, &x.v), CT_OK);
     for (int64_t i = 0; i < ct_view_numel(&x.v); i++)
         expect_near(get(&y.v, i), value_of(f, get(&x.v, i)), tol_of(t), what, i);
@@ -100,8 +102,8 @@ Test(backend_ew, f32_functions_are_accurate)
             EW->unary(&s, fs[k], &yv, &xv);
             for (int i = 0; i < N; i++) {
                 double want = value_of(fs[k], (double)x[i]);
-                double ulp = fmax(fabs((double)nextafterf((float)fabs(want), INFINITY) - fabs(want)),
-                                  0x1p-149);
+                double ulp = fmax(
+                    fabs((double)nextafterf((float)fabs(want), INFINITY) - fabs(want)), 0x1p-149);
                 ulp = fmax(ulp, ldexp(fabs(want), -24));
                 if (fabs(want) < 0x1p-126) /* 1 / (1 + inf) where PyTorch has it too */
                     cr_assert_lt(fabs((double)y[i]), 0x1p-125);
@@ -202,7 +204,8 @@ static void binary_case(ct_dtype t, enum layout la, enum layout lb, unsigned bro
             bw.stride[d] = 0;
         }
     for (int f = 0; f < CT_BIN_COUNT; f++) {
-        bool cmp = f >= CT_BIN_EQ, none = f < CT_BIN_EQ && (t == CT_F16 || t == CT_BF16 || t == CT_U8);
+        bool cmp = f >= CT_BIN_EQ,
+             none = f < CT_BIN_EQ && (t == CT_F16 || t == CT_BF16 || t == CT_U8);
         tv y = tv_new(cmp ? CT_BOOL : t, la, 4, shape);
         none = none || (f == CT_BIN_DIV && (t == CT_I32 || t == CT_I64));
         cr_assert_eq(EW->binary(&s, (ct_binary)f, &y.v, &a.v, &bw), none ? CT_EDTYPE : CT_OK);
@@ -250,7 +253,8 @@ Test(backend_ew, comparison_with_nan_is_false_but_for_ne)
     float a[] = {NAN}, b[] = {1};
     uint8_t y = 9;
     ct_stream s = stream_of(1);
-    ct_view av = {a, CT_F32, 0, {0}, {0}}, bv = {b, CT_F32, 0, {0}, {0}}, yv = {&y, CT_BOOL, 0, {0}, {0}};
+    ct_view av = {a, CT_F32, 0, {0}, {0}}, bv = {b, CT_F32, 0, {0}, {0}},
+            yv = {&y, CT_BOOL, 0, {0}, {0}};
     for (int f = CT_BIN_EQ; f < CT_BIN_COUNT; f++) {
         EW->binary(&s, (ct_binary)f, &yv, &av, &bv);
         cr_assert_eq(y, f == CT_BIN_NE);
@@ -271,8 +275,7 @@ Test(backend_ew, affine)
                     put(&y.v, i, 5);
                 cr_assert_eq(EW->affine(&s, &y.v, c & 1, &x.v, -3, c & 2 ? 2 : 0), CT_OK);
                 for (int64_t i = 0; i < 3 * 4 * 37; i++)
-                    expect_near(get(&y.v, i),
-                                (c & 1 ? 5 : 0) + -3 * get(&x.v, i) + (c & 2 ? 2 : 0),
+                    expect_near(get(&y.v, i), (c & 1 ? 5 : 0) + -3 * get(&x.v, i) + (c & 2 ? 2 : 0),
                                 tol_of(types[k]), "affine", i);
                 tv_free(&x), tv_free(&y);
             }
@@ -339,7 +342,9 @@ Test(backend_ew, half_floats)
     for (uint32_t h = 0; h < 65536; h++) {
         float f = cti_f32_from_f16((uint16_t)h);
         int e = (int)(h >> 10 & 31), m = (int)(h & 1023);
-        double want = e == 0 ? ldexp(m, -24) : e == 31 ? (m ? NAN : INFINITY) : ldexp(1024 + m, e - 25);
+        double want = e == 0  ? ldexp(m, -24) :
+                      e == 31 ? (m ? NAN : INFINITY) :
+                                ldexp(1024 + m, e - 25);
         if (h >> 15)
             want = -want;
         cr_assert(near((double)f, want, 0));
@@ -354,7 +359,8 @@ Test(backend_ew, half_floats)
             cr_assert(isnan(cti_f32_from_bf16(cti_bf16_from_f32(b))));
         if (h < 0x7bff && h > 0) { /* the middle between neighbours goes to the even one */
             float mid = (float)(((double)cti_f32_from_f16((uint16_t)h) +
-                                 (double)cti_f32_from_f16((uint16_t)(h + 1))) / 2);
+                                 (double)cti_f32_from_f16((uint16_t)(h + 1))) /
+                                2);
             uint16_t even = (uint16_t)(h + (h & 1));
             cr_assert_eq(cti_f16_from_f32(mid), even);
             cr_assert_eq(cti_f16_from_f32(nextafterf(mid, 1e9f)), h + 1);

@@ -35,7 +35,8 @@ static void softmax_case(ct_dtype t, enum layout lx, enum layout ly, int dim, bo
                 double lp = get(&x.v, i) - m - log1p(sum - 1), g = get(&dy.v, i);
                 double want = log ? g - exp(lp) * dot : exp(lp) * (g - dot);
                 expect_near(get(&y.v, i), log ? lp : exp(lp), tol_of(t), "softmax", i);
-                expect_near(get(&dx.v, i), want + beta * get(&was.v, i), tol_of(t) * 10, "gradient", i);
+                expect_near(get(&dx.v, i), want + beta * get(&was.v, i), tol_of(t) * 10, "gradient",
+                            i);
             }
         }
         tv_free(&dx), tv_free(&was);
@@ -51,8 +52,8 @@ Test(backend_loss, softmax)
             for (int d = 0; d < 3; d++)
                 for (int log = 0; log < 2; log++)
                     for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++)
-                        softmax_case(t ? CT_F64 : CT_F32, (enum layout)l, (enum layout)(3 - l), d, log,
-                                     sizes[k]);
+                        softmax_case(t ? CT_F64 : CT_F32, (enum layout)l, (enum layout)(3 - l), d,
+                                     log, sizes[k]);
 }
 
 Test(backend_loss, softmax_infinities)
@@ -91,9 +92,13 @@ static ce ce_new(ct_dtype t, enum layout l, int ndim, const int64_t *shape, bool
         put(&u.w.v, c, fabs(get(&u.w.v, c)) + 0.2);
     u.target = prob ? tv_rand(t, l, ndim, shape, 5) : tv_new(CT_I64, ROWS, ndim - 1, pos);
     for (int64_t i = 0; i < ct_view_numel(&u.target.v); i++)
-        put(&u.target.v, i, prob ? fabs(get(&u.target.v, i)) : i % 5 == 3 ? -100 : (double)(i * 7 % shape[1]));
+        put(&u.target.v, i,
+            prob       ? fabs(get(&u.target.v, i)) :
+            i % 5 == 3 ? -100 :
+                         (double)(i * 7 % shape[1]));
     u.loss = reduction == CT_CE_NONE ? tv_new(t, ROWS, ndim - 1, pos) : tv_new(t, ROWS, 0, pos);
-    u.dloss = reduction == CT_CE_NONE ? tv_rand(t, ROWS, ndim - 1, pos, 6) : tv_rand(t, ROWS, 0, pos, 6);
+    u.dloss =
+        reduction == CT_CE_NONE ? tv_rand(t, ROWS, ndim - 1, pos, 6) : tv_rand(t, ROWS, 0, pos, 6);
     u.lse = tv_new(t, ROWS, ndim - 1, pos);
     u.a.ignore_index = -100;
     u.a.reduction = reduction;
@@ -106,8 +111,8 @@ static void ce_args(ce *u, bool weight, double smoothing)
     u->a.logits = u->x.v, u->a.target = u->target.v, u->a.loss = u->loss.v, u->a.lse = u->lse.v;
     u->a.weight = weight ? &u->w.v : NULL;
     u->a.smoothing = smoothing;
-    u->a.total_weight = (ct_view){u->x.v.dtype == CT_F32 ? (void *)&u->total_f : &u->total_d,
-                                  u->x.v.dtype, 0, {0}, {0}};
+    u->a.total_weight = (ct_view){
+        u->x.v.dtype == CT_F32 ? (void *)&u->total_f : &u->total_d, u->x.v.dtype, 0, {0}, {0}};
     u->a.bad = (ct_view){&u->bad, CT_I64, 0, {0}, {0}};
 }
 
@@ -154,8 +159,8 @@ static double row_loss(const ce *u, int64_t row, int64_t K, int64_t inner, doubl
     return loss;
 }
 
-static void ce_case(ct_dtype t, enum layout l, int ndim, const int64_t *shape, bool prob, bool weight,
-                    int reduction, double smoothing)
+static void ce_case(ct_dtype t, enum layout l, int ndim, const int64_t *shape, bool prob,
+                    bool weight, int reduction, double smoothing)
 {
     ct_stream s = stream_of(1);
     ce u = ce_new(t, l, ndim, shape, prob, weight, reduction);
@@ -174,7 +179,8 @@ static void ce_case(ct_dtype t, enum layout l, int ndim, const int64_t *shape, b
     }
     expect_near(t == CT_F32 ? (double)u.total_f : u.total_d, total, tol, "total weight", 0);
     if (reduction != CT_CE_NONE)
-        expect_near(get(&u.loss.v, 0), reduction == CT_CE_MEAN ? sum / total : sum, tol * 4, "loss", 0);
+        expect_near(get(&u.loss.v, 0), reduction == CT_CE_MEAN ? sum / total : sum, tol * 4, "loss",
+                    0);
     for (int beta = 0; beta < 2; beta++) {
         tv dx = tv_rand(t, l, ndim, shape, 3);
         cr_assert_eq(LOSS->cross_entropy_grad(&s, &u.a, &dx.v, beta, &u.dloss.v), CT_OK);
@@ -233,7 +239,8 @@ Test(backend_loss, numbers_of_pytorch)
         ce_args(&u, k < 3 && cases[k].weight, k < 3 ? cases[k].smoothing : 0);
         ce_run(&u, 1);
         for (int i = 0; i < (k < 3 ? 1 : 4); i++)
-            expect_near(get(&u.loss.v, i), k < 3 ? cases[k].want : none[i], 1e-14, "cross entropy", i);
+            expect_near(get(&u.loss.v, i), k < 3 ? cases[k].want : none[i], 1e-14, "cross entropy",
+                        i);
         ce_free(&u);
     }
 }

@@ -43,9 +43,16 @@ static setup make(ct_dtype t, enum layout lx, enum layout ly, int ndim, const in
 
 static void args(setup *u)
 {
-    u->a = (ct_batchnorm_args){.x = u->x.v, .y = u->y.v, .weight = &u->w.v, .bias = &u->b.v,
-                               .mean = u->mean.v, .invstd = u->invstd.v, .running_mean = &u->rm.v,
-                               .running_var = &u->rv.v, .momentum = 0.1, .eps = 1e-5,
+    u->a = (ct_batchnorm_args){.x = u->x.v,
+                               .y = u->y.v,
+                               .weight = &u->w.v,
+                               .bias = &u->b.v,
+                               .mean = u->mean.v,
+                               .invstd = u->invstd.v,
+                               .running_mean = &u->rm.v,
+                               .running_var = &u->rv.v,
+                               .momentum = 0.1,
+                               .eps = 1e-5,
                                .workspace = u->work};
 }
 
@@ -59,12 +66,13 @@ static void drop(setup *u)
     free(u->work);
 }
 
-static void check(ct_dtype t, enum layout lx, enum layout ly, int ndim, const int64_t *shape, bool train,
-                  double scale, double shift, double tol)
+static void check(ct_dtype t, enum layout lx, enum layout ly, int ndim, const int64_t *shape,
+                  bool train, double scale, double shift, double tol)
 {
     ct_stream s = stream_of(1);
     setup u = make(t, lx, ly, ndim, shape, scale, shift);
-    double *m = calloc((size_t)u.C * 6, sizeof *m), *var = m + u.C, *sum = var + u.C, *dot = sum + u.C;
+    double *m = calloc((size_t)u.C * 6, sizeof *m), *var = m + u.C, *sum = var + u.C,
+           *dot = sum + u.C;
     double *rm = dot + u.C, *rv = rm + u.C;
     int64_t all = ct_view_numel(&u.x.v);
     args(&u);
@@ -79,9 +87,11 @@ static void check(ct_dtype t, enum layout lx, enum layout ly, int ndim, const in
     cr_assert_eq((train ? NORM->batchnorm_train : NORM->batchnorm_eval)(&s, &u.a), CT_OK);
     for (int64_t c = 0; c < u.C; c++) {
         double n = (double)u.n;
-        expect_near(get(&u.rm.v, c), train ? 0.9 * rm[c] + 0.1 * m[c] : rm[c], tol, "running mean", c);
-        expect_near(get(&u.rv.v, c), train ? 0.9 * rv[c] + 0.1 * var[c] * n / (n > 1 ? n - 1 : 1) : rv[c],
-                    tol, "running var", c);
+        expect_near(get(&u.rm.v, c), train ? 0.9 * rm[c] + 0.1 * m[c] : rm[c], tol, "running mean",
+                    c);
+        expect_near(get(&u.rv.v, c),
+                    train ? 0.9 * rv[c] + 0.1 * var[c] * n / (n > 1 ? n - 1 : 1) : rv[c], tol,
+                    "running var", c);
         if (!train)
             m[c] = rm[c], var[c] = rv[c];
         expect_near(get(&u.mean.v, c), m[c], tol_of(t), "mean", c);
@@ -89,7 +99,8 @@ static void check(ct_dtype t, enum layout lx, enum layout ly, int ndim, const in
     }
     for (int64_t i = 0; i < all; i++) {
         int64_t c = channel_of(&u.x.v, i);
-        double d = get(&u.x.v, i) - m[c], want = d / sqrt(var[c] + 1e-5) * get(&u.w.v, c) + get(&u.b.v, c);
+        double d = get(&u.x.v, i) - m[c],
+               want = d / sqrt(var[c] + 1e-5) * get(&u.w.v, c) + get(&u.b.v, c);
         double slack = t == CT_F32 ? 1e-7 * fabs(shift) / scale * 4 : 0; /* x itself is rounded */
         expect_near(get(&u.y.v, i), want, tol + slack, "y", i);
         sum[c] += get(&u.dy.v, i);
@@ -98,13 +109,15 @@ static void check(ct_dtype t, enum layout lx, enum layout ly, int ndim, const in
     for (int beta = 0; beta < 2; beta++) {
         tv g = tv_rand(t, lx, ndim, shape, 3);
         cr_assert_eq(NORM->batchnorm_grad(&s, train, &g.v, beta, &u.dw.v, &u.db.v, &u.dy.v, &u.x.v,
-                                          &u.w.v, &u.mean.v, &u.invstd.v, u.work), CT_OK);
+                                          &u.w.v, &u.mean.v, &u.invstd.v, u.work),
+                     CT_OK);
         for (int64_t i = 0; i < all && shift == 0; i++) {
             int64_t c = channel_of(&u.x.v, i);
             double inv = 1 / sqrt(var[c] + 1e-5), d = get(&u.x.v, i) - m[c], dy = get(&u.dy.v, i);
             if (train)
                 dy -= sum[c] / (double)u.n + d * inv * inv * dot[c] / (double)u.n;
-            expect_near(get(&g.v, i), beta * get(&u.dx.v, i) + dy * inv * get(&u.w.v, c), tol * 4, "dx", i);
+            expect_near(get(&g.v, i), beta * get(&u.dx.v, i) + dy * inv * get(&u.w.v, c), tol * 4,
+                        "dx", i);
         }
         for (int64_t c = 0; c < u.C && shift == 0; c++) {
             expect_near(get(&u.dw.v, c), dot[c] / sqrt(var[c] + 1e-5), tol * 10, "dw", c);
@@ -138,7 +151,8 @@ Test(backend_norm, large_and_far_from_zero)
     check(CT_F32, LAST, LAST, 4, SHAPE(32, 32, 8, 9), true, 2, 0, 4e-6);
     for (int l = 0; l < LAYOUTS; l++) {
         check(CT_F32, (enum layout)l, (enum layout)l, 4, SHAPE(16, 24, 8, 9), true, 1, 1000, 2e-5);
-        check(CT_F32, (enum layout)l, (enum layout)l, 4, SHAPE(16, 24, 8, 9), true, 0.01, -30, 4e-5);
+        check(CT_F32, (enum layout)l, (enum layout)l, 4, SHAPE(16, 24, 8, 9), true, 0.01, -30,
+              4e-5);
         check(CT_F64, (enum layout)l, (enum layout)l, 4, SHAPE(16, 24, 8, 9), true, 1, 1e5, 1e-9);
     }
 }
@@ -172,15 +186,18 @@ Test(backend_norm, empty_and_parts)
     args(&e);
     cr_assert_eq(NORM->batchnorm_train(&s, &e.a), CT_OK);
     cr_assert_eq(NORM->batchnorm_eval(&s, &e.a), CT_OK);
-    cr_assert_eq(NORM->batchnorm_grad(&s, true, &e.dx.v, 0, &e.dw.v, &e.db.v, &e.dy.v, &e.x.v, &e.w.v,
-                                      &e.mean.v, &e.invstd.v, e.work), CT_OK);
+    cr_assert_eq(NORM->batchnorm_grad(&s, true, &e.dx.v, 0, &e.dw.v, &e.db.v, &e.dy.v, &e.x.v,
+                                      &e.w.v, &e.mean.v, &e.invstd.v, e.work),
+                 CT_OK);
     cr_assert_eq(get(&e.dw.v, 1), 0);
     drop(&e);
     setup u = make(CT_F32, LAST, LAST, 4, SHAPE(2, 3, 2, 2), 1, 0);
     cr_assert_eq(NORM->batchnorm_grad(&s, true, NULL, 0, NULL, &u.db.v, &u.dy.v, &u.x.v, NULL,
-                                      &u.mean.v, &u.invstd.v, u.work), CT_OK);
+                                      &u.mean.v, &u.invstd.v, u.work),
+                 CT_OK);
     cr_assert_eq(NORM->batchnorm_grad(&s, false, &u.dx.v, 0, NULL, NULL, &u.dy.v, &u.x.v, NULL,
-                                      &u.mean.v, &u.invstd.v, u.work), CT_OK);
+                                      &u.mean.v, &u.invstd.v, u.work),
+                 CT_OK);
     drop(&u);
 }
 
@@ -190,11 +207,12 @@ Test(backend_norm, same_bytes_for_any_threads)
         setup u[3];
         for (int t = 0; t < 3; t++) {
             ct_stream s = stream_of(t + 1);
-            u[t] = make(CT_F32, l ? LAST : ROWS, l ? LAST : ROWS, 4, SHAPE(17, l == 2 ? 80 : 24, 11, 13), 1, 3);
+            u[t] = make(CT_F32, l ? LAST : ROWS, l ? LAST : ROWS, 4,
+                        SHAPE(17, l == 2 ? 80 : 24, 11, 13), 1, 3);
             args(&u[t]);
             NORM->batchnorm_train(&s, &u[t].a);
-            NORM->batchnorm_grad(&s, true, &u[t].dx.v, 0, &u[t].dw.v, &u[t].db.v, &u[t].dy.v, &u[t].x.v,
-                                 &u[t].w.v, &u[t].mean.v, &u[t].invstd.v, u[t].work);
+            NORM->batchnorm_grad(&s, true, &u[t].dx.v, 0, &u[t].dw.v, &u[t].db.v, &u[t].dy.v,
+                                 &u[t].x.v, &u[t].w.v, &u[t].mean.v, &u[t].invstd.v, u[t].work);
             cr_assert(memcmp(u[t].y.mem, u[0].y.mem, u[0].y.bytes) == 0);
             cr_assert(memcmp(u[t].dx.mem, u[0].dx.mem, u[0].dx.bytes) == 0);
             cr_assert(memcmp(u[t].dw.mem, u[0].dw.mem, u[0].dw.bytes) == 0);

@@ -15,10 +15,14 @@ typedef struct one {
 
 static ct_opt_param param_of(one *o, bool f64, double wd)
 {
-    ct_opt_param p = {f64 ? (void *)o->p : o->pf,   f64 ? (void *)o->g : o->gf,
-                      f64 ? (void *)o->s0 : o->s0f, f64 ? (void *)o->s1 : o->s1f,
-                      1,                            &o->step,
-                      wd,                           1};
+    ct_opt_param p = {f64 ? (void *)o->p : o->pf,
+                      f64 ? (void *)o->g : o->gf,
+                      f64 ? (void *)o->s0 : o->s0f,
+                      f64 ? (void *)o->s1 : o->s1f,
+                      1,
+                      &o->step,
+                      wd,
+                      1};
     return p;
 }
 
@@ -120,7 +124,8 @@ Test(backend_optim, flags_guards_latch)
             int64_t steps = 4;
             ct_opt_param ps = {p, g, m, v, 5, &steps, 0.1, 1};
             ct_opt_guard guard = {&stat, &backup, sizeof stat};
-            ct_opt_scalars sc = {.lr = 0.1, .beta1 = 0.9, .beta2 = 0.99, .eps = 1e-8, .latch = latch};
+            ct_opt_scalars sc = {
+                .lr = 0.1, .beta1 = 0.9, .beta2 = 0.99, .eps = 1e-8, .latch = latch};
             ct_stream s = stream_of(1);
             void *w = workspace(OPT->workspace(&s, CT_F32, 1, &ps));
             int want = kind == 0 ? 0 : kind <= 3 ? 1 : kind == 4 ? 2 : kind == 5 ? 4 : 2;

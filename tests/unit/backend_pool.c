@@ -55,7 +55,8 @@ static void max_case(const cfg *f, ct_dtype t, enum layout lx, enum layout ly)
         double top = -INFINITY;
         for (int64_t r = 0; r < f->k[0]; r++)
             for (int64_t c = 0; c < f->k[1]; c++) {
-                int64_t h = p * f->s[0] - f->p[0] + r * f->d[0], w = q * f->s[1] - f->p[1] + c * f->d[1];
+                int64_t h = p * f->s[0] - f->p[0] + r * f->d[0],
+                        w = q * f->s[1] - f->p[1] + c * f->d[1];
                 if (h < 0 || w < 0 || h >= f->h || w >= f->w)
                     continue;
                 double v = get(&x.v, (image * f->h + h) * f->w + w);
@@ -85,7 +86,8 @@ static void avg_case(const cfg *f, ct_dtype t, enum layout lx, enum layout ly, b
     tv x = tv_rand(t, lx, 4, xs, 1), y = tv_new(t, ly, 4, ys);
     tv dy = tv_rand(t, ly, 4, ys, 2), dx = tv_new(t, lx, 4, xs);
     double *want = calloc((size_t)(f->n * f->c * f->h * f->w), sizeof *want);
-    ct_pool_args a = {.x = x.v, .y = y.v, .count_include_pad = f->include_pad, .adaptive = adaptive};
+    ct_pool_args a = {
+        .x = x.v, .y = y.v, .count_include_pad = f->include_pad, .adaptive = adaptive};
     if (!adaptive) {
         memcpy(a.kernel, f->k, sizeof a.kernel), memcpy(a.stride, f->s, sizeof a.stride);
         memcpy(a.pad, f->p, sizeof a.pad);
@@ -142,10 +144,18 @@ Test(backend_pool, all)
 /* PyTorch: avg_pool2d(ones(4, 4), 3, 2, 1, ceil_mode=True). */
 Test(backend_pool, avg_ceil_divisor)
 {
-    static const double want[] = {0.4444444477558136, 0.6666666865348816, 0.3333333432674408,
-                                  0.6666666865348816, 1.0, 0.5, 0.3333333432674408, 0.5, 0.25};
+    static const double want[] = {0.4444444477558136,
+                                  0.6666666865348816,
+                                  0.3333333432674408,
+                                  0.6666666865348816,
+                                  1.0,
+                                  0.5,
+                                  0.3333333432674408,
+                                  0.5,
+                                  0.25};
     ct_stream s = stream_of(1);
-    tv x = tv_new(CT_F32, ROWS, 4, SHAPE(1, 1, 4, 4)), y = tv_new(CT_F32, ROWS, 4, SHAPE(1, 1, 3, 3));
+    tv x = tv_new(CT_F32, ROWS, 4, SHAPE(1, 1, 4, 4)),
+       y = tv_new(CT_F32, ROWS, 4, SHAPE(1, 1, 3, 3));
     ct_pool_args a = {x.v, y.v, {3, 3}, {2, 2}, {1, 1}, {1, 1}, true, false};
     cti_cpu_ew.fill(&s, &x.v, 1);
     POOL->avg(&s, &a);
@@ -157,7 +167,8 @@ Test(backend_pool, avg_ceil_divisor)
 Test(backend_pool, empty_and_all_minus_infinity)
 {
     ct_stream s = stream_of(1);
-    ct_view x = {NULL, CT_F32, 4, {0, 2, 4, 4}, {32, 1, 8, 2}}, y = {NULL, CT_F32, 4, {0, 2, 2, 2}, {8, 1, 4, 2}};
+    ct_view x = {NULL, CT_F32, 4, {0, 2, 4, 4}, {32, 1, 8, 2}},
+            y = {NULL, CT_F32, 4, {0, 2, 2, 2}, {8, 1, 4, 2}};
     ct_view index = y;
     ct_pool_args a = {x, y, {2, 2}, {2, 2}, {0, 0}, {1, 1}, true, false};
     index.dtype = CT_I32;
@@ -166,8 +177,14 @@ Test(backend_pool, empty_and_all_minus_infinity)
     cr_assert_eq(POOL->avg(&s, &a), CT_OK);
     float in[4] = {-INFINITY, -INFINITY, -INFINITY, -INFINITY}, out;
     int32_t at = 9;
-    ct_pool_args b = {{in, CT_F32, 4, {1, 1, 2, 2}, {4, 4, 2, 1}}, {&out, CT_F32, 4, {1, 1, 1, 1}, {1, 1, 1, 1}},
-                      {2, 2}, {2, 2}, {0, 0}, {1, 1}, true, false};
+    ct_pool_args b = {{in, CT_F32, 4, {1, 1, 2, 2}, {4, 4, 2, 1}},
+                      {&out, CT_F32, 4, {1, 1, 1, 1}, {1, 1, 1, 1}},
+                      {2, 2},
+                      {2, 2},
+                      {0, 0},
+                      {1, 1},
+                      true,
+                      false};
     ct_view av = {&at, CT_I32, 4, {1, 1, 1, 1}, {1, 1, 1, 1}};
     POOL->max(&s, &b, &av);
     cr_assert(out == -INFINITY && at == 0);
@@ -175,7 +192,8 @@ Test(backend_pool, empty_and_all_minus_infinity)
 
 Test(backend_pool, same_bytes_for_any_threads)
 {
-    tv x = tv_rand(CT_F32, LAST, 4, SHAPE(9, 20, 15, 17), 1), dy = tv_rand(CT_F32, LAST, 4, SHAPE(9, 20, 7, 8), 2);
+    tv x = tv_rand(CT_F32, LAST, 4, SHAPE(9, 20, 15, 17), 1),
+       dy = tv_rand(CT_F32, LAST, 4, SHAPE(9, 20, 7, 8), 2);
     tv y[3], g[3];
     for (int t = 0; t < 3; t++) {
         ct_stream s = stream_of(t + 1);

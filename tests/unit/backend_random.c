@@ -63,7 +63,8 @@ Test(backend_random, uniform)
 {
     ct_rng r = rng_of(3);
     ct_stream s = stream_of(2);
-    tv f = tv_new(CT_F32, LAST, 3, SHAPE(20, 30, 41)), d = tv_new(CT_F64, ROWS, 3, SHAPE(20, 30, 41));
+    tv f = tv_new(CT_F32, LAST, 3, SHAPE(20, 30, 41)),
+       d = tv_new(CT_F64, ROWS, 3, SHAPE(20, 30, 41));
     double sum = 0, sq = 0;
     int64_t n = 20 * 30 * 41;
     RND->uniform(&s, &f.v, -2, 3, &r);
@@ -85,7 +86,8 @@ Test(backend_random, normal)
 {
     ct_rng r = rng_of(4);
     ct_stream s = stream_of(2);
-    tv f = tv_new(CT_F32, LAST, 3, SHAPE(21, 31, 41)), d = tv_new(CT_F64, ROWS, 3, SHAPE(21, 31, 41));
+    tv f = tv_new(CT_F32, LAST, 3, SHAPE(21, 31, 41)),
+       d = tv_new(CT_F64, ROWS, 3, SHAPE(21, 31, 41));
     double m1 = 0, m2 = 0, m4 = 0, cross = 0;
     int64_t n = 21 * 31 * 41;
     RND->normal(&s, &f.v, 1, 2, &r);

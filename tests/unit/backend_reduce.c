@@ -5,7 +5,8 @@
 
 TestSuite(backend_reduce);
 
-static int run(int threads, ct_reduce op, const ct_view *y, int beta, const ct_view *x, double scale)
+static int run(int threads, ct_reduce op, const ct_view *y, int beta, const ct_view *x,
+               double scale)
 {
     ct_stream s = stream_of(threads);
     size_t bytes = RED->workspace(&s, op, y, x);
@@ -38,8 +39,8 @@ static void naive(ct_reduce op, const ct_view *y, const ct_view *x, double *out)
     }
 }
 
-static void one(ct_reduce op, ct_dtype t, enum layout lx, enum layout ly, int ndim, const int64_t *shape,
-                unsigned reduced)
+static void one(ct_reduce op, ct_dtype t, enum layout lx, enum layout ly, int ndim,
+                const int64_t *shape, unsigned reduced)
 {
     int64_t small[4];
     bool isfloat = t == CT_F32 || t == CT_F64;
@@ -73,8 +74,8 @@ Test(backend_reduce, all_dims_layouts_dtypes)
         for (unsigned dims = 0; dims < 16; dims++)
             for (int l = 0; l < LAYOUTS; l++)
                 for (int op = 0; op < (k < 2 ? CT_RED_COUNT : 1); op++)
-                    one((ct_reduce)op, types[k], (enum layout)l, (enum layout)((l + dims) % LAYOUTS), 4,
-                        SHAPE(3, 19, 5, 7), dims);
+                    one((ct_reduce)op, types[k], (enum layout)l,
+                        (enum layout)((l + dims) % LAYOUTS), 4, SHAPE(3, 19, 5, 7), dims);
 }
 
 /* Shapes that take the chunked paths. */

@@ -155,11 +155,11 @@ static inline bool near(double a, double b, double tol)
     return fabs(a - b) <= tol * fmax(1, fabs(b));
 }
 
-#define expect_near(a, b, tol, what, i)                                                            \
-    do {                                                                                           \
-        double a_ = (a), b_ = (b);                                                                 \
-        cr_assert(near(a_, b_, tol), "%s, element %lld: %.17g, not %.17g", what, (long long)(i),   \
-                  a_, b_);                                                                         \
+#define expect_near(a, b, tol, what, i)                                                          \
+    do {                                                                                         \
+        double a_ = (a), b_ = (b);                                                               \
+        cr_assert(near(a_, b_, tol), "%s, element %lld: %.17g, not %.17g", what, (long long)(i), \
+                  a_, b_);                                                                       \
     } while (0)
 
 static inline void *workspace(size_t bytes)

@@ -2,7 +2,7 @@
 #include "backend/cpu/copy.h"
 #include "backend/cpu/loop.h"
 
-#define AT(T, o, i) (*(T *)(p##o + (i) * sp->s[o]))
+#define AT(T, o, i) (*(T *)(p##o + (i)*sp->s[o]))
 #define ROW(o)      char *p##o = sp->p[o] + r * sp->rs[o]
 #define DENSE(T, o) (sp->s[o] == (int64_t)sizeof(T))
 
@@ -10,44 +10,44 @@
 enum { TILE = 16 };
 
 /* Rows are dense on one side, columns on the other: in tiles, so that both sides use whole cache lines. */
-#define TRANSPOSE(T)                                                                               \
-    static void transpose_##T(const cti_span *sp)                                                  \
-    {                                                                                              \
-        for (int64_t r0 = 0; r0 < sp->rows; r0 += TILE)                                            \
-            for (int64_t i0 = 0; i0 < sp->n; i0 += TILE)                                           \
-                for (int64_t r = r0; r < CTI_MIN(r0 + TILE, sp->rows); r++) {                      \
-                    ROW(0);                                                                        \
-                    ROW(1);                                                                        \
-                    for (int64_t i = i0; i < CTI_MIN(i0 + TILE, sp->n); i++)                       \
-                        AT(T, 0, i) = AT(T, 1, i);                                                 \
-                }                                                                                  \
+#define TRANSPOSE(T)                                                          \
+    static void transpose_##T(const cti_span *sp)                             \
+    {                                                                         \
+        for (int64_t r0 = 0; r0 < sp->rows; r0 += TILE)                       \
+            for (int64_t i0 = 0; i0 < sp->n; i0 += TILE)                      \
+                for (int64_t r = r0; r < CTI_MIN(r0 + TILE, sp->rows); r++) { \
+                    ROW(0);                                                   \
+                    ROW(1);                                                   \
+                    for (int64_t i = i0; i < CTI_MIN(i0 + TILE, sp->n); i++)  \
+                        AT(T, 0, i) = AT(T, 1, i);                            \
+                }                                                             \
     }
 
-#define MOVE(T)                                                                                    \
-    TRANSPOSE(T)                                                                                   \
-    static CTI_ISA void move_##T(const cti_span *sp, const void *arg)                              \
-    {                                                                                              \
-        (void)arg;                                                                                 \
-        if (sp->rows >= TILE && sp->n >= TILE && !DENSE(T, 1) && sp->s[1] != 0 &&                  \
-            sp->rs[1] == (int64_t)sizeof(T)) {                                                     \
-            transpose_##T(sp);                                                                     \
-            return;                                                                                \
-        }                                                                                          \
-        for (int64_t r = 0; r < sp->rows; r++) {                                                   \
-            ROW(0);                                                                                \
-            ROW(1);                                                                                \
-            if (DENSE(T, 0) && DENSE(T, 1)) {                                                      \
-                memcpy(p0, p1, (size_t)sp->n * sizeof(T));                                         \
-            } else if (DENSE(T, 0) && sp->s[1] == 0) {                                             \
-                T v = *(T *)p1, *y = (T *)p0;                                                      \
-                CTI_VEC                                                                            \
-                for (int64_t i = 0; i < sp->n; i++)                                                \
-                    y[i] = v;                                                                      \
-            } else {                                                                               \
-                for (int64_t i = 0; i < sp->n; i++)                                                \
-                    AT(T, 0, i) = AT(T, 1, i);                                                     \
-            }                                                                                      \
-        }                                                                                          \
+#define MOVE(T)                                                                   \
+    TRANSPOSE(T)                                                                  \
+    static CTI_ISA void move_##T(const cti_span *sp, const void *arg)             \
+    {                                                                             \
+        (void)arg;                                                                \
+        if (sp->rows >= TILE && sp->n >= TILE && !DENSE(T, 1) && sp->s[1] != 0 && \
+            sp->rs[1] == (int64_t)sizeof(T)) {                                    \
+            transpose_##T(sp);                                                    \
+            return;                                                               \
+        }                                                                         \
+        for (int64_t r = 0; r < sp->rows; r++) {                                  \
+            ROW(0);                                                               \
+            ROW(1);                                                               \
+            if (DENSE(T, 0) && DENSE(T, 1)) {                                     \
+                memcpy(p0, p1, (size_t)sp->n * sizeof(T));                        \
+            } else if (DENSE(T, 0) && sp->s[1] == 0) {                            \
+                T v = *(T *)p1, *y = (T *)p0;                                     \
+                CTI_VEC                                                           \
+                for (int64_t i = 0; i < sp->n; i++)                               \
+                    y[i] = v;                                                     \
+            } else {                                                              \
+                for (int64_t i = 0; i < sp->n; i++)                               \
+                    AT(T, 0, i) = AT(T, 1, i);                                    \
+            }                                                                     \
+        }                                                                         \
     }
 
 MOVE(uint8_t)
@@ -73,28 +73,28 @@ static cti_span_fn move_of(ct_dtype t)
 
 /* ---- conversions ---- Through f32 where both sides fit in it, else through f64 or i64: what PyTorch does
  * (f64 to f16 rounds twice there too). An integer narrows by dropping bits. */
-#define CONVERT(DST, SRC, D, S, EXPR)                                                              \
-    static CTI_ISA void cv_##DST##_##SRC(const cti_span *sp, const void *arg)                      \
-    {                                                                                              \
-        (void)arg;                                                                                 \
-        for (int64_t r = 0; r < sp->rows; r++) {                                                   \
-            ROW(0);                                                                                \
-            ROW(1);                                                                                \
-            if (DENSE(D, 0) && DENSE(S, 1)) {                                                      \
-                D *y = (D *)p0;                                                                    \
-                const S *xv = (const S *)p1;                                                       \
-                CTI_VEC                                                                            \
-                for (int64_t i = 0; i < sp->n; i++) {                                              \
-                    S x = xv[i];                                                                   \
-                    y[i] = (D)(EXPR);                                                              \
-                }                                                                                  \
-            } else {                                                                               \
-                for (int64_t i = 0; i < sp->n; i++) {                                              \
-                    S x = AT(S, 1, i);                                                             \
-                    AT(D, 0, i) = (D)(EXPR);                                                       \
-                }                                                                                  \
-            }                                                                                      \
-        }                                                                                          \
+#define CONVERT(DST, SRC, D, S, EXPR)                                         \
+    static CTI_ISA void cv_##DST##_##SRC(const cti_span *sp, const void *arg) \
+    {                                                                         \
+        (void)arg;                                                            \
+        for (int64_t r = 0; r < sp->rows; r++) {                              \
+            ROW(0);                                                           \
+            ROW(1);                                                           \
+            if (DENSE(D, 0) && DENSE(S, 1)) {                                 \
+                D *y = (D *)p0;                                               \
+                const S *xv = (const S *)p1;                                  \
+                CTI_VEC                                                       \
+                for (int64_t i = 0; i < sp->n; i++) {                         \
+                    S x = xv[i];                                              \
+                    y[i] = (D)(EXPR);                                         \
+                }                                                             \
+            } else {                                                          \
+                for (int64_t i = 0; i < sp->n; i++) {                         \
+                    S x = AT(S, 1, i);                                        \
+                    AT(D, 0, i) = (D)(EXPR);                                  \
+                }                                                             \
+            }                                                                 \
+        }                                                                     \
     }
 
 CONVERT(f32, f64, float, double, x)
@@ -122,8 +122,9 @@ CONVERT(bool, i64, uint8_t, int64_t, x != 0)
 static cti_span_fn direct(ct_dtype d, ct_dtype s)
 {
     static const cti_span_fn to_f32[CT_DTYPE_COUNT] = {
-        [CT_BOOL] = cv_f32_u8,  [CT_U8] = cv_f32_u8,     [CT_I32] = cv_f32_i32, [CT_I64] = cv_f32_i64,
-        [CT_F16] = cv_f32_f16, [CT_BF16] = cv_f32_bf16, [CT_F64] = cv_f32_f64};
+        [CT_BOOL] = cv_f32_u8, [CT_U8] = cv_f32_u8,   [CT_I32] = cv_f32_i32,
+        [CT_I64] = cv_f32_i64, [CT_F16] = cv_f32_f16, [CT_BF16] = cv_f32_bf16,
+        [CT_F64] = cv_f32_f64};
     static const cti_span_fn to_f64[CT_DTYPE_COUNT] = {[CT_BOOL] = cv_f64_u8,
                                                        [CT_U8] = cv_f64_u8,
                                                        [CT_I32] = cv_f64_i32,

@@ -5,7 +5,7 @@
 #include "backend/cpu/loop.h"
 #include "backend/scalar.h"
 
-#define AT(T, o, i) (*(T *)(p##o + (i) * sp->s[o]))
+#define AT(T, o, i) (*(T *)(p##o + (i)*sp->s[o]))
 #define ROWS(sp)    for (int64_t r = 0; r < (sp)->rows; r++)
 #define ROW(o)      char *p##o = sp->p[o] + r * sp->rs[o]
 #define DENSE(T, o) (sp->s[o] == (int64_t)sizeof(T))
@@ -19,31 +19,31 @@
 /* ---- unary ---- One dense loop per function; other layouts go through buffers. */
 typedef void (*dense_fn)(void *out, const void *a, const void *b, int64_t n);
 
-#define UNARY(ID, name, T, S, needs, value, grad)                                                  \
-    static ISA_##S void un_##name##_##S(void *out, const void *a, const void *b, int64_t n)    \
-    {                                                                                              \
-        T *yv = out;                                                                               \
-        const T *xv = a;                                                                           \
-        (void)b;                                                                                   \
-        CTI_VEC                                                                                    \
-        for (int64_t i = 0; i < n; i++) {                                                          \
-            T x = xv[i];                                                                           \
-            yv[i] = value;                                                                         \
-        }                                                                                          \
+#define UNARY(ID, name, T, S, needs, value, grad)                                           \
+    static ISA_##S void un_##name##_##S(void *out, const void *a, const void *b, int64_t n) \
+    {                                                                                       \
+        T *yv = out;                                                                        \
+        const T *xv = a;                                                                    \
+        (void)b;                                                                            \
+        CTI_VEC                                                                             \
+        for (int64_t i = 0; i < n; i++) {                                                   \
+            T x = xv[i];                                                                    \
+            yv[i] = value;                                                                  \
+        }                                                                                   \
     }
 
 /* b is x or y (dy again where neither is read). */
-#define UNARY_GRAD(ID, name, T, S, needs, value, grad)                                             \
-    static ISA_##S void gr_##name##_##S(void *out, const void *a, const void *b, int64_t n)    \
-    {                                                                                              \
-        T *gv = out;                                                                               \
-        const T *dv = a, *bv = b;                                                                  \
-        CTI_VEC                                                                                    \
-        for (int64_t i = 0; i < n; i++) {                                                          \
-            T dy = dv[i], x = bv[i], y = x;                                                        \
-            (void)x, (void)y;                                                                      \
-            gv[i] = grad;                                                                          \
-        }                                                                                          \
+#define UNARY_GRAD(ID, name, T, S, needs, value, grad)                                      \
+    static ISA_##S void gr_##name##_##S(void *out, const void *a, const void *b, int64_t n) \
+    {                                                                                       \
+        T *gv = out;                                                                        \
+        const T *dv = a, *bv = b;                                                           \
+        CTI_VEC                                                                             \
+        for (int64_t i = 0; i < n; i++) {                                                   \
+            T dy = dv[i], x = bv[i], y = x;                                                 \
+            (void)x, (void)y;                                                               \
+            gv[i] = grad;                                                                   \
+        }                                                                                   \
     }
 
 CTI_UNARY_LIST(UNARY, float, f32)
@@ -69,55 +69,55 @@ typedef struct dense_arg {
 
 enum { PIECE = 256 };
 
-#define SPAN(T, S)                                                                                 \
-    static ISA_##S void add_##S(T *restrict y, const T *restrict x, int64_t n)                 \
-    {                                                                                              \
-        for (int64_t i = 0; i < n; i++)                                                            \
-            y[i] += x[i];                                                                          \
-    }                                                                                              \
-    static void piece_##S(const cti_span *sp, const dense_arg *c, char *const *p, int64_t n)       \
-    {                                                                                              \
-        T in[2][PIECE], out[PIECE];                                                                \
-        const void *from[2] = {p[1], p[1]};                                                        \
-        for (int o = 1; o <= c->nin; o++) {                                                        \
-            from[o - 1] = p[o];                                                                    \
-            if (DENSE(T, o))                                                                       \
-                continue;                                                                          \
-            for (int64_t i = 0; i < n; i++)                                                        \
-                in[o - 1][i] = *(T *)(p[o] + i * sp->s[o]);                                        \
-            from[o - 1] = in[o - 1];                                                               \
-        }                                                                                          \
-        c->fn(out, from[0], from[1], n);                                                           \
-        if (c->beta && DENSE(T, 0)) {                                                              \
-            add_##S((T *)p[0], out, n);                                                            \
-            return;                                                                                \
-        }                                                                                          \
-        for (int64_t i = 0; i < n; i++) {                                                          \
-            T *y = (T *)(p[0] + i * sp->s[0]);                                                     \
-            *y = c->beta ? *y + out[i] : out[i];                                                   \
-        }                                                                                          \
-    }                                                                                              \
-    static void span_##S(const cti_span *sp, const void *arg)                                      \
-    {                                                                                              \
-        const dense_arg *c = arg;                                                                  \
-        bool dense = c->beta == 0;                                                                 \
-        for (int o = 0; o <= c->nin; o++)                                                          \
-            dense = dense && DENSE(T, o);                                                          \
-        ROWS(sp)                                                                                   \
-        {                                                                                          \
-            char *p[3] = {0};                                                                      \
-            for (int o = 0; o <= c->nin; o++)                                                      \
-                p[o] = sp->p[o] + r * sp->rs[o];                                                   \
-            if (dense) {                                                                           \
-                c->fn(p[0], p[1], p[c->nin], sp->n);                                               \
-                continue;                                                                          \
-            }                                                                                      \
-            for (int64_t i = 0; i < sp->n; i += PIECE) {                                           \
-                piece_##S(sp, c, p, CTI_MIN(PIECE, sp->n - i));                                    \
-                for (int o = 0; o <= c->nin; o++)                                                  \
-                    p[o] += PIECE * sp->s[o];                                                      \
-            }                                                                                      \
-        }                                                                                          \
+#define SPAN(T, S)                                                                           \
+    static ISA_##S void add_##S(T *restrict y, const T *restrict x, int64_t n)               \
+    {                                                                                        \
+        for (int64_t i = 0; i < n; i++)                                                      \
+            y[i] += x[i];                                                                    \
+    }                                                                                        \
+    static void piece_##S(const cti_span *sp, const dense_arg *c, char *const *p, int64_t n) \
+    {                                                                                        \
+        T in[2][PIECE], out[PIECE];                                                          \
+        const void *from[2] = {p[1], p[1]};                                                  \
+        for (int o = 1; o <= c->nin; o++) {                                                  \
+            from[o - 1] = p[o];                                                              \
+            if (DENSE(T, o))                                                                 \
+                continue;                                                                    \
+            for (int64_t i = 0; i < n; i++)                                                  \
+                in[o - 1][i] = *(T *)(p[o] + i * sp->s[o]);                                  \
+            from[o - 1] = in[o - 1];                                                         \
+        }                                                                                    \
+        c->fn(out, from[0], from[1], n);                                                     \
+        if (c->beta && DENSE(T, 0)) {                                                        \
+            add_##S((T *)p[0], out, n);                                                      \
+            return;                                                                          \
+        }                                                                                    \
+        for (int64_t i = 0; i < n; i++) {                                                    \
+            T *y = (T *)(p[0] + i * sp->s[0]);                                               \
+            *y = c->beta ? *y + out[i] : out[i];                                             \
+        }                                                                                    \
+    }                                                                                        \
+    static void span_##S(const cti_span *sp, const void *arg)                                \
+    {                                                                                        \
+        const dense_arg *c = arg;                                                            \
+        bool dense = c->beta == 0;                                                           \
+        for (int o = 0; o <= c->nin; o++)                                                    \
+            dense = dense && DENSE(T, o);                                                    \
+        ROWS(sp)                                                                             \
+        {                                                                                    \
+            char *p[3] = {0};                                                                \
+            for (int o = 0; o <= c->nin; o++)                                                \
+                p[o] = sp->p[o] + r * sp->rs[o];                                             \
+            if (dense) {                                                                     \
+                c->fn(p[0], p[1], p[c->nin], sp->n);                                         \
+                continue;                                                                    \
+            }                                                                                \
+            for (int64_t i = 0; i < sp->n; i += PIECE) {                                     \
+                piece_##S(sp, c, p, CTI_MIN(PIECE, sp->n - i));                              \
+                for (int o = 0; o <= c->nin; o++)                                            \
+                    p[o] += PIECE * sp->s[o];                                                \
+            }                                                                                \
+        }                                                                                    \
     }
 
 SPAN(float, f32)
@@ -159,51 +159,51 @@ static int unary_grad(ct_stream *s, ct_unary fn, const ct_view *dx, int beta, co
 }
 
 /* ---- binary arithmetic ---- The paths: both dense, either one the same for a whole row, any strides. */
-#define BINARY_LOOP(T, A, B, EXPR)                                                                 \
-    CTI_VEC                                                                                        \
-    for (int64_t i = 0; i < n; i++) {                                                              \
-        T a = A, b = B;                                                                            \
-        yv[i] = EXPR;                                                                              \
+#define BINARY_LOOP(T, A, B, EXPR)    \
+    CTI_VEC                           \
+    for (int64_t i = 0; i < n; i++) { \
+        T a = A, b = B;               \
+        yv[i] = EXPR;                 \
     }
 
-#define BINARY(name, T, S, EXPR)                                                                   \
-    static ISA_##S void bin_##name##_##S(const cti_span *sp, const void *arg)                      \
-    {                                                                                              \
-        int64_t n = sp->n;                                                                         \
-        (void)arg;                                                                                 \
-        ROWS(sp)                                                                                   \
-        {                                                                                          \
-            ROW(0);                                                                                \
-            ROW(1);                                                                                \
-            ROW(2);                                                                                \
-            T *yv = (T *)p0;                                                                       \
-            const T *av = (const T *)p1, *bv = (const T *)p2;                                      \
-            if (DENSE(T, 0) && DENSE(T, 1) && DENSE(T, 2)) {                                       \
-                BINARY_LOOP(T, av[i], bv[i], EXPR)                                                 \
-            } else if (DENSE(T, 0) && DENSE(T, 1) && sp->s[2] == 0) {                              \
-                T one = *bv;                                                                       \
-                BINARY_LOOP(T, av[i], one, EXPR)                                                   \
-            } else if (DENSE(T, 0) && sp->s[1] == 0 && DENSE(T, 2)) {                              \
-                T one = *av;                                                                       \
-                BINARY_LOOP(T, one, bv[i], EXPR)                                                   \
-            } else {                                                                               \
-                for (int64_t i = 0; i < n; i++) {                                                  \
-                    T a = AT(T, 1, i), b = AT(T, 2, i);                                            \
-                    AT(T, 0, i) = EXPR;                                                            \
-                }                                                                                  \
-            }                                                                                      \
-        }                                                                                          \
+#define BINARY(name, T, S, EXPR)                                              \
+    static ISA_##S void bin_##name##_##S(const cti_span *sp, const void *arg) \
+    {                                                                         \
+        int64_t n = sp->n;                                                    \
+        (void)arg;                                                            \
+        ROWS(sp)                                                              \
+        {                                                                     \
+            ROW(0);                                                           \
+            ROW(1);                                                           \
+            ROW(2);                                                           \
+            T *yv = (T *)p0;                                                  \
+            const T *av = (const T *)p1, *bv = (const T *)p2;                 \
+            if (DENSE(T, 0) && DENSE(T, 1) && DENSE(T, 2)) {                  \
+                BINARY_LOOP(T, av[i], bv[i], EXPR)                            \
+            } else if (DENSE(T, 0) && DENSE(T, 1) && sp->s[2] == 0) {         \
+                T one = *bv;                                                  \
+                BINARY_LOOP(T, av[i], one, EXPR)                              \
+            } else if (DENSE(T, 0) && sp->s[1] == 0 && DENSE(T, 2)) {         \
+                T one = *av;                                                  \
+                BINARY_LOOP(T, one, bv[i], EXPR)                              \
+            } else {                                                          \
+                for (int64_t i = 0; i < n; i++) {                             \
+                    T a = AT(T, 1, i), b = AT(T, 2, i);                       \
+                    AT(T, 0, i) = EXPR;                                       \
+                }                                                             \
+            }                                                                 \
+        }                                                                     \
     }
 
 /* Integers wrap, as PyTorch's do. There is no integer division here: the op layer casts. */
-#define BINARY_FLOAT(T, S)                                                                         \
-    BINARY(add, T, S, a + b)                                                                       \
-    BINARY(sub, T, S, a - b)                                                                       \
-    BINARY(mul, T, S, a *b)                                                                        \
+#define BINARY_FLOAT(T, S)   \
+    BINARY(add, T, S, a + b) \
+    BINARY(sub, T, S, a - b) \
+    BINARY(mul, T, S, a *b)  \
     BINARY(div, T, S, a / b)
-#define BINARY_INT(T, U, S)                                                                        \
-    BINARY(add, T, S, (T)((U)a + (U)b))                                                            \
-    BINARY(sub, T, S, (T)((U)a - (U)b))                                                            \
+#define BINARY_INT(T, U, S)             \
+    BINARY(add, T, S, (T)((U)a + (U)b)) \
+    BINARY(sub, T, S, (T)((U)a - (U)b)) \
     BINARY(mul, T, S, (T)((U)a * (U)b))
 
 BINARY_FLOAT(float, f32)
@@ -229,37 +229,37 @@ CTI_INLINE int64_t same_int(int64_t x)
     return x;
 }
 
-#define COMPARE_LOOP(T, LOAD, OP)                                                                  \
-    ROWS(sp)                                                                                       \
-    {                                                                                              \
-        ROW(0);                                                                                    \
-        ROW(1);                                                                                    \
-        ROW(2);                                                                                    \
-        for (int64_t i = 0; i < n; i++)                                                            \
-            AT(uint8_t, 0, i) = LOAD(AT(T, 1, i)) OP LOAD(AT(T, 2, i));                            \
-    }                                                                                              \
+#define COMPARE_LOOP(T, LOAD, OP)                                       \
+    ROWS(sp)                                                            \
+    {                                                                   \
+        ROW(0);                                                         \
+        ROW(1);                                                         \
+        ROW(2);                                                         \
+        for (int64_t i = 0; i < n; i++)                                 \
+            AT(uint8_t, 0, i) = LOAD(AT(T, 1, i)) OP LOAD(AT(T, 2, i)); \
+    }                                                                   \
     break;
 
-#define COMPARE(T, S, LOAD)                                                                        \
-    static void cmp_##S(const cti_span *sp, const void *arg)                                       \
-    {                                                                                              \
-        int64_t n = sp->n;                                                                         \
-        switch (*(const ct_binary *)arg) {                                                         \
-        case CT_BIN_EQ:                                                                            \
-            COMPARE_LOOP(T, LOAD, ==)                                                              \
-        case CT_BIN_NE:                                                                            \
-            COMPARE_LOOP(T, LOAD, !=)                                                              \
-        case CT_BIN_LT:                                                                            \
-            COMPARE_LOOP(T, LOAD, <)                                                               \
-        case CT_BIN_LE:                                                                            \
-            COMPARE_LOOP(T, LOAD, <=)                                                              \
-        case CT_BIN_GT:                                                                            \
-            COMPARE_LOOP(T, LOAD, >)                                                               \
-        case CT_BIN_GE:                                                                            \
-            COMPARE_LOOP(T, LOAD, >=)                                                              \
-        default:                                                                                   \
-            break;                                                                                 \
-        }                                                                                          \
+#define COMPARE(T, S, LOAD)                                  \
+    static void cmp_##S(const cti_span *sp, const void *arg) \
+    {                                                        \
+        int64_t n = sp->n;                                   \
+        switch (*(const ct_binary *)arg) {                   \
+        case CT_BIN_EQ:                                      \
+            COMPARE_LOOP(T, LOAD, ==)                        \
+        case CT_BIN_NE:                                      \
+            COMPARE_LOOP(T, LOAD, !=)                        \
+        case CT_BIN_LT:                                      \
+            COMPARE_LOOP(T, LOAD, <)                         \
+        case CT_BIN_LE:                                      \
+            COMPARE_LOOP(T, LOAD, <=)                        \
+        case CT_BIN_GT:                                      \
+            COMPARE_LOOP(T, LOAD, >)                         \
+        case CT_BIN_GE:                                      \
+            COMPARE_LOOP(T, LOAD, >=)                        \
+        default:                                             \
+            break;                                           \
+        }                                                    \
     }
 
 COMPARE(uint8_t, u8, same_int)
@@ -273,7 +273,7 @@ COMPARE(double, f64, same_f64)
 #undef COMPARE_LOOP
 
 static const cti_span_fn compare[CT_DTYPE_COUNT] = {
-    [CT_BOOL] = cmp_u8,  [CT_U8] = cmp_u8,     [CT_I32] = cmp_i32, [CT_I64] = cmp_i64,
+    [CT_BOOL] = cmp_u8, [CT_U8] = cmp_u8,     [CT_I32] = cmp_i32, [CT_I64] = cmp_i64,
     [CT_F16] = cmp_f16, [CT_BF16] = cmp_bf16, [CT_F32] = cmp_f32, [CT_F64] = cmp_f64,
 };
 
@@ -308,8 +308,7 @@ typedef struct affine_arg {
 
 /* Without `add` nothing is added, so that -0 stays -0. */
 #define AFFINE(T, S)                                                                               \
-    CTI_INLINE void affine_row_##S(T *y, const T *x, int64_t n, T mul, T add, int beta,   \
-                                   bool adds)                                                      \
+    CTI_INLINE void affine_row_##S(T *y, const T *x, int64_t n, T mul, T add, int beta, bool adds) \
     {                                                                                              \
         CTI_VEC                                                                                    \
         for (int64_t i = 0; i < n; i++) {                                                          \
@@ -378,27 +377,28 @@ AFFINE(float, f32)
 AFFINE(double, f64)
 #undef AFFINE
 
-#define AFFINE_INT(T, S)                                                                           \
-    static void affine_##S(const cti_span *sp, const void *arg)                                    \
-    {                                                                                              \
-        const affine_arg *c = arg;                                                                 \
-        uint64_t mul = (uint64_t)c->imul, add = (uint64_t)c->iadd;                                 \
-        ROWS(sp)                                                                                   \
-        {                                                                                          \
-            ROW(0);                                                                                \
-            ROW(1);                                                                                \
-            for (int64_t i = 0; i < sp->n; i++) {                                                  \
-                uint64_t v = (uint64_t)AT(T, 1, i) * mul + add;                                    \
-                AT(T, 0, i) = (T)(c->beta ? (uint64_t)AT(T, 0, i) + v : v);                        \
-            }                                                                                      \
-        }                                                                                          \
+#define AFFINE_INT(T, S)                                                    \
+    static void affine_##S(const cti_span *sp, const void *arg)             \
+    {                                                                       \
+        const affine_arg *c = arg;                                          \
+        uint64_t mul = (uint64_t)c->imul, add = (uint64_t)c->iadd;          \
+        ROWS(sp)                                                            \
+        {                                                                   \
+            ROW(0);                                                         \
+            ROW(1);                                                         \
+            for (int64_t i = 0; i < sp->n; i++) {                           \
+                uint64_t v = (uint64_t)AT(T, 1, i) * mul + add;             \
+                AT(T, 0, i) = (T)(c->beta ? (uint64_t)AT(T, 0, i) + v : v); \
+            }                                                               \
+        }                                                                   \
     }
 
 AFFINE_INT(int32_t, i32)
 AFFINE_INT(int64_t, i64)
 #undef AFFINE_INT
 
-static int affine(ct_stream *s, const ct_view *y, int beta, const ct_view *x, double mul, double add)
+static int affine(ct_stream *s, const ct_view *y, int beta, const ct_view *x, double mul,
+                  double add)
 {
     static const cti_span_fn f[CT_DTYPE_COUNT] = {
         [CT_F32] = affine_f32, [CT_F64] = affine_f64, [CT_I32] = affine_i32, [CT_I64] = affine_i64};

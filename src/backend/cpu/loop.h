@@ -12,7 +12,7 @@
 typedef struct cti_loop {
     int nop, ndim; /* ndim is 1 or more */
     int64_t numel;
-    int64_t shape[CT_MAX_DIMS]; /* outermost first */
+    int64_t shape[CT_MAX_DIMS];                /* outermost first */
     int64_t stride[CTI_LOOP_OPS][CT_MAX_DIMS]; /* in bytes */
     char *data[CTI_LOOP_OPS];
 } cti_loop;

@@ -22,7 +22,7 @@ typedef struct ce_job {
     double smoothing, weight_sum, scale;
     bool probabilities, each;
     int beta;
-    int64_t rows;             /* of a chunk */
+    int64_t rows; /* of a chunk */
     struct ce_chunk *chunks;
     cti_span_fn fn;
 } ce_job;
@@ -34,12 +34,12 @@ typedef struct ce_chunk {
     double loss, weight;
 } ce_chunk;
 
-#define T     float
-#define S     f32
-#define ISA   CTI_ISA
+#define T   float
+#define S   f32
+#define ISA CTI_ISA
 #include "backend/cpu/loss_t.h"
-#define T     double
-#define S     f64
+#define T double
+#define S f64
 #define ISA
 #include "backend/cpu/loss_t.h"
 
@@ -88,7 +88,8 @@ static void softmax_run(ct_stream *s, softmax_job *j, int nop, const ct_view *co
 static int softmax(ct_stream *s, const ct_view *y, const ct_view *x, int dim, bool log)
 {
     const ct_view *v[] = {y, x};
-    softmax_job j = {.fn = y->dtype == CT_F32 ? softmax_span_f32 : softmax_span_f64, .arg = {.log = log}};
+    softmax_job j = {.fn = y->dtype == CT_F32 ? softmax_span_f32 : softmax_span_f64,
+                     .arg = {.log = log}};
 
     if (!is_float(y->dtype) || x->dtype != y->dtype)
         return CT_EDTYPE;
@@ -96,8 +97,8 @@ static int softmax(ct_stream *s, const ct_view *y, const ct_view *x, int dim, bo
     return CT_OK;
 }
 
-static int softmax_grad(ct_stream *s, const ct_view *dx, int beta, const ct_view *dy, const ct_view *y,
-                        int dim, bool log)
+static int softmax_grad(ct_stream *s, const ct_view *dx, int beta, const ct_view *dy,
+                        const ct_view *y, int dim, bool log)
 {
     const ct_view *v[] = {dx, dy, y};
     softmax_job j = {.fn = dx->dtype == CT_F32 ? softmax_grad_span_f32 : softmax_grad_span_f64,
@@ -155,8 +156,9 @@ static int ce_init(ce_job *c, const ct_cross_entropy_args *a)
     if (a->weight && c->smoothing != 0) {
         c->weight_sum = 0;
         for (int64_t k = 0; k < c->classes; k++)
-            c->weight_sum += t == CT_F32 ? (double)((const float *)c->weight)[k * c->weight_stride]
-                                         : ((const double *)c->weight)[k * c->weight_stride];
+            c->weight_sum += t == CT_F32 ?
+                                 (double)((const float *)c->weight)[k * c->weight_stride] :
+                                 ((const double *)c->weight)[k * c->weight_stride];
     }
     c->rows = CTI_MAX(1, 16384 / CTI_MAX(1, c->classes));
     return CT_OK;
@@ -249,8 +251,8 @@ static int cross_entropy_grad(ct_stream *s, const ct_cross_entropy_args *a, cons
     c.beta = beta;
     c.scale = 1;
     if (a->reduction == CT_CE_MEAN) {
-        double w = a->logits.dtype == CT_F32 ? (double)*(const float *)a->total_weight.data
-                                             : *(const double *)a->total_weight.data;
+        double w = a->logits.dtype == CT_F32 ? (double)*(const float *)a->total_weight.data :
+                                               *(const double *)a->total_weight.data;
         c.scale = 1 / w;
     }
     c.fn = a->logits.dtype == CT_F32 ? ce_grad_span_f32 : ce_grad_span_f64;

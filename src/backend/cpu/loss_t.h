@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Softmax and cross-entropy for one float type. No include guard: see template.h. A row is the classes
  * of one position; strides are in elements. */
-#define FN(name)   CTI_PASTE(name, S)
-#define EXP(x)     FN(cti_exp)(x)
-#define LOG(x)     FN(cti_log)(x)
+#define FN(name) CTI_PASTE(name, S)
+#define EXP(x)   FN(cti_exp)(x)
+#define LOG(x)   FN(cti_log)(x)
 
 /* The sum of b[0..n), n <= PIECE, in lanes. */
 CTI_INLINE double FN(piece_sum)(const T *b, int64_t n)
@@ -97,8 +97,8 @@ static ISA void FN(softmax_span)(const cti_span *sp, const void *arg)
 }
 
 /* dx = y (dy - sum(dy y)), or dx = dy - exp(y) sum(dy). */
-CTI_INLINE void FN(softmax_grad_row)(const softmax_arg *a, T *dx, const T *dy, const T *y, int64_t sx,
-                                     int64_t sd, int64_t sy)
+CTI_INLINE void FN(softmax_grad_row)(const softmax_arg *a, T *dx, const T *dy, const T *y,
+                                     int64_t sx, int64_t sd, int64_t sy)
 {
     T b[PIECE];
     double sum = 0;
@@ -169,8 +169,8 @@ static ISA void FN(ce_span)(const cti_span *sp, const void *arg)
             const T *x = (const T *)(sp->p[0] + r * sp->rs[0] + i * sp->s[0]);
             const char *t = sp->p[1] + r * sp->rs[1] + i * sp->s[1];
             T m = FN(row_max)(x, c->x_stride, c->classes);
-            T sum = c->x_stride == 1 ? FN(row_exp)(NULL, 0, x, 1, c->classes, m)
-                                     : FN(row_exp)(NULL, 0, x, c->x_stride, c->classes, m);
+            T sum = c->x_stride == 1 ? FN(row_exp)(NULL, 0, x, 1, c->classes, m) :
+                                       FN(row_exp)(NULL, 0, x, c->x_stride, c->classes, m);
             T ls = LOG(sum);
             double loss = 0;
             *(T *)(sp->p[2] + r * sp->rs[2] + i * sp->s[2]) = m + ls;
@@ -186,9 +186,8 @@ static ISA void FN(ce_span)(const cti_span *sp, const void *arg)
                     T w = FN(class_weight)(c, y);
                     loss = -(double)(w * (x[y * c->x_stride] - m - ls));
                     if (c->smoothing != 0)
-                        loss = (1 - c->smoothing) * loss -
-                               c->smoothing / (double)c->classes *
-                                   FN(weighted_logs)(c, x, NULL, m, ls);
+                        loss = (1 - c->smoothing) * loss - c->smoothing / (double)c->classes *
+                                                               FN(weighted_logs)(c, x, NULL, m, ls);
                     k->weight += (double)w;
                 }
             }
@@ -199,8 +198,8 @@ static ISA void FN(ce_span)(const cti_span *sp, const void *arg)
 }
 
 /* d loss / d x_j = g (a p_j - b_j): b_j = t_j w_j, or w_j share plus w_y keep at j = y. */
-CTI_INLINE void FN(ce_grad_row)(const ce_job *c, T *dx, const T *x, const T *t, int64_t y, T lse, T g,
-                                int64_t sd, int64_t sx)
+CTI_INLINE void FN(ce_grad_row)(const ce_job *c, T *dx, const T *x, const T *t, int64_t y, T lse,
+                                T g, int64_t sd, int64_t sx)
 {
     T e[PIECE], keep = (T)(1 - c->smoothing), share = (T)(c->smoothing / (double)c->classes);
     int64_t n = c->classes;
@@ -257,8 +256,9 @@ static ISA void FN(ce_grad_span)(const cti_span *sp, const void *arg)
             if (c->d_stride == 1 && c->x_stride == 1)
                 FN(ce_grad_row)(c, dx, x, c->probabilities ? (const T *)t : NULL, y, lse, g, 1, 1);
             else
-                FN(ce_grad_row)(c, dx, x, c->probabilities ? (const T *)t : NULL, y, lse, g,
-                                c->d_stride, c->x_stride);
+                FN(ce_grad_row)
+                (c, dx, x, c->probabilities ? (const T *)t : NULL, y, lse, g, c->d_stride,
+                 c->x_stride);
         }
 }
 

@@ -11,16 +11,16 @@
 enum {
     PIECE = 1024,
     ROW_BLOCK = 64,
-    WIDE = 64,  /* columns of a block: a block stays in the first cache for its second pass */
-    TASKS = 16  /* along the rows */
+    WIDE = 64, /* columns of a block: a block stays in the first cache for its second pass */
+    TASKS = 16 /* along the rows */
 };
 
 /* One channel: statistics, and what the elementwise passes need. */
 typedef struct channel {
     int64_t n;
-    double mean, m2;           /* forward */
-    double scale, shift;       /* y = (x - mean) scale + shift */
-    double sum, dot, gm, k;    /* backward: sums of dy, dy (x - mean); see grad_rows */
+    double mean, m2;        /* forward */
+    double scale, shift;    /* y = (x - mean) scale + shift */
+    double sum, dot, gm, k; /* backward: sums of dy, dy (x - mean); see grad_rows */
     int beta;
 } channel;
 
@@ -28,22 +28,22 @@ typedef struct channel {
 #define S   f32
 #define ISA CTI_ISA
 #include "backend/cpu/norm_t.h"
-#define T   double
-#define S   f64
+#define T double
+#define S f64
 #define ISA
 #include "backend/cpu/norm_t.h"
 
 typedef struct job {
     bool f64, rows_path;
     int nop;
-    cti_loop l; /* over all but the channels */
+    cti_loop l;                        /* over all but the channels */
     int64_t channels, n;               /* n: elements of a channel */
     int64_t cs[3];                     /* channel strides of the operands, in bytes */
     int64_t fold, width, rows, blocks; /* rows of `width` columns */
     int64_t tasks, task_rows, tiles;
-    double *a, *b;                     /* [tasks][width]: mean, m2, or sum, dot */
-    char *vectors;                     /* 4 x [width] of T */
-    channel *ch;                       /* [channels] */
+    double *a, *b; /* [tasks][width]: mean, m2, or sum, dot */
+    char *vectors; /* 4 x [width] of T */
+    channel *ch;   /* [channels] */
     int beta;
     int phase;
 } job;
@@ -115,9 +115,9 @@ static void stats_rows_task(void *ctx, int64_t begin, int64_t end)
         memset(mean, 0, (size_t)w * sizeof *mean);
         memset(m2, 0, (size_t)w * sizeof *m2);
         for (int64_t r = first; r < last; r += ROW_BLOCK)
-            (j->f64 ? stats_block_f64 : stats_block_f32)(
-                row_of(j, 0, r) + col * esize(j), row_stride(j, 0), CTI_MIN(ROW_BLOCK, last - r), w,
-                r - first, mean, m2);
+            (j->f64 ? stats_block_f64 :
+                      stats_block_f32)(row_of(j, 0, r) + col * esize(j), row_stride(j, 0),
+                                       CTI_MIN(ROW_BLOCK, last - r), w, r - first, mean, m2);
     }
 }
 
@@ -238,7 +238,7 @@ static bool dtypes_fit(ct_dtype t, int n, const ct_view *const *v)
 
 static int args_fit(const ct_batchnorm_args *a)
 {
-    const ct_view *v[] = {&a->y,    a->weight,       a->bias,       &a->mean,
+    const ct_view *v[] = {&a->y,      a->weight,       a->bias,       &a->mean,
                           &a->invstd, a->running_mean, a->running_var};
     return dtypes_fit(a->x.dtype, 7, v);
 }
@@ -358,10 +358,9 @@ static void grad_rows_task(void *ctx, int64_t begin, int64_t end)
 {
     job *j = ctx;
 
-    (j->f64 ? grad_rows_f64 : grad_rows_f32)(row_of(j, 2, begin), row_stride(j, 2), j->beta,
-                                             row_of(j, 0, begin), row_stride(j, 0),
-                                             row_of(j, 1, begin), row_stride(j, 1), end - begin,
-                                             j->width, j->vectors, j->width);
+    (j->f64 ? grad_rows_f64 : grad_rows_f32)(
+        row_of(j, 2, begin), row_stride(j, 2), j->beta, row_of(j, 0, begin), row_stride(j, 0),
+        row_of(j, 1, begin), row_stride(j, 1), end - begin, j->width, j->vectors, j->width);
 }
 
 static void grad_apply(const ct_stream *s, job *j)

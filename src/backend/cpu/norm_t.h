@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Batch norm's loops for one float type. No include guard: see template.h. */
-#define FN(name) CTI_PASTE(name, S)
+#define FN(name)       CTI_PASTE(name, S)
 #define ROWP(p, rs, r) ((const T *)((p) + (r) * (rs)))
 
 /* t[0..w) += F of up to ROW_BLOCK rows, eight at a time in a tree. F reads column j of row r. */
-#define COLUMN_SUM(t, rows, w, F)                                                                  \
-    do {                                                                                           \
-        int64_t r_ = 0;                                                                            \
-        for (; r_ + 8 <= (rows); r_ += 8)                                                          \
-            for (int64_t j = 0; j < (w); j++)                                                      \
-                (t)[j] += ((F(r_, j) + F(r_ + 1, j)) + (F(r_ + 2, j) + F(r_ + 3, j))) +            \
-                          ((F(r_ + 4, j) + F(r_ + 5, j)) + (F(r_ + 6, j) + F(r_ + 7, j)));         \
-        for (; r_ < (rows); r_++)                                                                  \
-            for (int64_t j = 0; j < (w); j++)                                                      \
-                (t)[j] += F(r_, j);                                                                \
+#define COLUMN_SUM(t, rows, w, F)                                                          \
+    do {                                                                                   \
+        int64_t r_ = 0;                                                                    \
+        for (; r_ + 8 <= (rows); r_ += 8)                                                  \
+            for (int64_t j = 0; j < (w); j++)                                              \
+                (t)[j] += ((F(r_, j) + F(r_ + 1, j)) + (F(r_ + 2, j) + F(r_ + 3, j))) +    \
+                          ((F(r_ + 4, j) + F(r_ + 5, j)) + (F(r_ + 6, j) + F(r_ + 7, j))); \
+        for (; r_ < (rows); r_++)                                                          \
+            for (int64_t j = 0; j < (w); j++)                                              \
+                (t)[j] += F(r_, j);                                                        \
     } while (0)
 
 /* Mean and sum of squares around it of one block: around a shift near the mean, so that nothing cancels
@@ -55,8 +55,8 @@ static ISA void FN(stats_block)(const char *p, int64_t rs, int64_t rows, int64_t
 }
 
 /* y = (x - mean) * scale + shift on rows of w columns. */
-static ISA void FN(apply_rows)(char *y, int64_t ys, const char *x, int64_t xs, int64_t rows, int64_t w,
-                               const void *mean, const void *scale, const void *shift)
+static ISA void FN(apply_rows)(char *y, int64_t ys, const char *x, int64_t xs, int64_t rows,
+                               int64_t w, const void *mean, const void *scale, const void *shift)
 {
     const T *m = mean, *a = scale, *b = shift;
 
@@ -89,8 +89,9 @@ static ISA void FN(grad_block)(const char *dy, int64_t ds, const char *x, int64_
 }
 
 /* dx = beta dx + (dy - gm - (x - mean) k) scale. */
-static ISA void FN(grad_rows)(char *dx, int64_t gs, int beta, const char *dy, int64_t ds, const char *x,
-                              int64_t xs, int64_t rows, int64_t w, const void *vectors, int64_t stride)
+static ISA void FN(grad_rows)(char *dx, int64_t gs, int beta, const char *dy, int64_t ds,
+                              const char *x, int64_t xs, int64_t rows, int64_t w,
+                              const void *vectors, int64_t stride)
 {
     const T *m = vectors, *a = m + stride, *gm = a + stride, *k = gm + stride;
 

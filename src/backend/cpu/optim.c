@@ -23,8 +23,8 @@ typedef struct hyper {
 #define S   f32
 #define ISA CTI_ISA
 #include "backend/cpu/optim_t.h"
-#define T   double
-#define S   f64
+#define T double
+#define S f64
 #define ISA
 #include "backend/cpu/optim_t.h"
 

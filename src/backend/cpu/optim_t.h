@@ -31,12 +31,14 @@ static bool FN(all_finite)(const void *g, int64_t n)
     return true;
 }
 
-static ISA void FN(adam_chunk)(const hyper *h, void *pp, const void *gp, void *mp, void *vp, int64_t n)
+static ISA void FN(adam_chunk)(const hyper *h, void *pp, const void *gp, void *mp, void *vp,
+                               int64_t n)
 {
     T *restrict p = pp, *restrict m = mp, *restrict v = vp;
     const T *restrict g = gp;
     T factor = (T)h->factor, decay = (T)h->decay, l2 = (T)h->l2, b1 = (T)(1 - h->beta1);
-    T b1c = (T)h->beta1, b2 = (T)h->beta2, b2c = (T)(1 - h->beta2), root = (T)h->root, eps = (T)h->eps;
+    T b1c = (T)h->beta1, b2 = (T)h->beta2, b2c = (T)(1 - h->beta2), root = (T)h->root,
+      eps = (T)h->eps;
     T step = (T)-h->step_size;
     bool low = 1 - h->beta1 < 0.5; /* lerp has two forms */
 

@@ -20,16 +20,16 @@
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define CTI_SANITIZED 1
 #elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer) ||                         \
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer) || \
     __has_feature(memory_sanitizer)
 #define CTI_SANITIZED 1
 #endif
 #endif
 
-#if defined(__x86_64__) && defined(__ELF__) && defined(__GLIBC__) && !defined(CTI_SANITIZED) &&    \
+#if defined(__x86_64__) && defined(__ELF__) && defined(__GLIBC__) && !defined(CTI_SANITIZED) && \
     ((defined(__clang__) && __clang_major__ >= 14) || (!defined(__clang__) && __GNUC__ >= 12))
 #define CTI_ISA_CLONES 1
-#define CTI_ISA                                                                                    \
+#define CTI_ISA \
     __attribute__((target_clones("default", "arch=x86-64-v3", "arch=x86-64-v4"), noinline))
 #else
 #define CTI_ISA_CLONES 0

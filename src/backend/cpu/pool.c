@@ -67,8 +67,8 @@ CTI_INLINE window covering(const geometry *g, int axis, int64_t at)
 #define S   f32
 #define ISA CTI_ISA
 #include "backend/cpu/pool_t.h"
-#define T   double
-#define S   f64
+#define T double
+#define S f64
 #define ISA
 #include "backend/cpu/pool_t.h"
 
@@ -88,8 +88,13 @@ static int job_init(job *j, const ct_pool_args *a, const ct_view *x, const ct_vi
         (index && index->dtype != CT_I32))
         return CT_EDTYPE;
     *j = (job){.f64 = x->dtype == CT_F64, .avg = avg, .x = x->data, .y = y->data};
-    *g = (geometry){.N = x->shape[0], .C = x->shape[1], .H = x->shape[2], .W = x->shape[3],
-                    .P = y->shape[2], .Q = y->shape[3], .beta = beta};
+    *g = (geometry){.N = x->shape[0],
+                    .C = x->shape[1],
+                    .H = x->shape[2],
+                    .W = x->shape[3],
+                    .P = y->shape[2],
+                    .Q = y->shape[3],
+                    .beta = beta};
     g->adaptive = avg && a->adaptive;
     g->include_pad = a->count_include_pad;
     for (int i = 0; i < 2; i++) {

@@ -13,7 +13,8 @@ CTI_INLINE void FN(max_cell)(const geometry *g, const window *h, const window *w
 
     for (int j = 0; j < n; j++) {
         best[j] = -(T)INFINITY;
-        at[j] = h->first < h->last && w->first < w->last ? (int32_t)(h->first * g->W + w->first) : -1;
+        at[j] =
+            h->first < h->last && w->first < w->last ? (int32_t)(h->first * g->W + w->first) : -1;
     }
     for (int64_t a = h->first; a < h->last; a += g->dilation[0])
         for (int64_t b = w->first; b < w->last; b += g->dilation[1]) {
@@ -45,11 +46,13 @@ static ISA void FN(max_row)(const geometry *g, const void *xp, void *yp, int32_t
         int64_t c = 0, cx = g->xs[1], cy = g->ys[1], ci = g->is[1];
         if (g->dense)
             for (; c < g->C; c += LANES)
-                FN(max_cell)(g, &h, &w, x + c, y + c, index ? index + c : NULL, 1, 1, 1,
-                            (int)CTI_MIN(LANES, g->C - c));
+                FN(max_cell)
+                (g, &h, &w, x + c, y + c, index ? index + c : NULL, 1, 1, 1,
+                 (int)CTI_MIN(LANES, g->C - c));
         for (; c < g->C; c += LANES)
-            FN(max_cell)(g, &h, &w, x + c * cx, y + c * cy, index ? index + c * ci : NULL, cx, cy, ci,
-                         (int)CTI_MIN(LANES, g->C - c));
+            FN(max_cell)
+            (g, &h, &w, x + c * cx, y + c * cy, index ? index + c * ci : NULL, cx, cy, ci,
+             (int)CTI_MIN(LANES, g->C - c));
     }
 }
 
@@ -92,11 +95,12 @@ static ISA void FN(max_grad_row)(const geometry *g, void *dxp, const void *dyp, 
         int64_t c = 0, cx = g->xs[1], cy = g->ys[1], ci = g->is[1];
         if (g->dense)
             for (; c < g->C; c += LANES)
-                FN(max_grad_cell)(g, &p, &q, cell, dx + c, dy + c, ip + c, 1, 1, 1,
-                            (int)CTI_MIN(LANES, g->C - c));
+                FN(max_grad_cell)
+                (g, &p, &q, cell, dx + c, dy + c, ip + c, 1, 1, 1, (int)CTI_MIN(LANES, g->C - c));
         for (; c < g->C; c += LANES)
-            FN(max_grad_cell)(g, &p, &q, cell, dx + c * cx, dy + c * cy, ip + c * ci, cx, cy, ci,
-                              (int)CTI_MIN(LANES, g->C - c));
+            FN(max_grad_cell)
+            (g, &p, &q, cell, dx + c * cx, dy + c * cy, ip + c * ci, cx, cy, ci,
+             (int)CTI_MIN(LANES, g->C - c));
     }
 }
 
@@ -172,8 +176,8 @@ static ISA void FN(avg_grad_row)(const geometry *g, void *dxp, const void *dyp, 
             for (; c + FEW <= g->C; c += FEW)
                 FN(avg_grad_cell)(g, &p, &q, dx + c, dy + c, 1, 1, FEW);
         for (; c < g->C; c += FEW)
-            FN(avg_grad_cell)(g, &p, &q, dx + c * cx, dy + c * cy, cx, cy,
-                              (int)CTI_MIN(FEW, g->C - c));
+            FN(avg_grad_cell)
+            (g, &p, &q, dx + c * cx, dy + c * cy, cx, cy, (int)CTI_MIN(FEW, g->C - c));
     }
 }
 

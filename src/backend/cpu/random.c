@@ -13,15 +13,15 @@
 
 enum { CHUNK = 512 }; /* elements of a task */
 
-#define ROUND                                                                                      \
-    do {                                                                                           \
-        uint64_t a_ = (uint64_t)c0 * 0xD2511F53u, b_ = (uint64_t)c2 * 0xCD9E8D57u;                 \
-        c0 = (uint32_t)(b_ >> 32) ^ c1 ^ k0;                                                       \
-        c2 = (uint32_t)(a_ >> 32) ^ c3 ^ k1;                                                       \
-        c1 = (uint32_t)b_;                                                                         \
-        c3 = (uint32_t)a_;                                                                         \
-        k0 += 0x9E3779B9u;                                                                         \
-        k1 += 0xBB67AE85u;                                                                         \
+#define ROUND                                                                      \
+    do {                                                                           \
+        uint64_t a_ = (uint64_t)c0 * 0xD2511F53u, b_ = (uint64_t)c2 * 0xCD9E8D57u; \
+        c0 = (uint32_t)(b_ >> 32) ^ c1 ^ k0;                                       \
+        c2 = (uint32_t)(a_ >> 32) ^ c3 ^ k1;                                       \
+        c1 = (uint32_t)b_;                                                         \
+        c3 = (uint32_t)a_;                                                         \
+        k0 += 0x9E3779B9u;                                                         \
+        k1 += 0xBB67AE85u;                                                         \
     } while (0)
 
 /* Words of the counters first.. in logical order, as cti_rng_words. Straight-line rounds, so that the loop
@@ -55,10 +55,10 @@ typedef struct job {
     cti_loop l; /* in row-major order */
     const ct_rng *rng;
     cti_span_fn fn;
-    bool wide;             /* needs second words */
+    bool wide; /* needs second words */
     int beta;
-    uint32_t threshold;    /* dropout keeps words >> 8 from here on */
-    double a, b;           /* scale; low, width; mean, std */
+    uint32_t threshold; /* dropout keeps words >> 8 from here on */
+    double a, b;        /* scale; low, width; mean, std */
 } job;
 
 /* One chunk under way: words, and the next to use. */
@@ -69,51 +69,51 @@ typedef struct chunk {
     const double *z;
 } chunk;
 
-#define DROPOUT(T, S)                                                                              \
-    CTI_INLINE void dropout_row_##S(char *y, int64_t ys, const char *x, int64_t xs, int64_t n,     \
-                                    const uint32_t *w, const job *j)                               \
-    {                                                                                              \
-        T scale = (T)j->a;                                                                         \
-        uint32_t from = j->threshold;                                                              \
-        int beta = j->beta;                                                                        \
-        for (int64_t i = 0; i < n; i++) {                                                          \
-            T v = *(const T *)(x + i * xs) * scale, *to = (T *)(y + i * ys);                       \
-            v = w[i] >> 8 >= from ? v : 0;                                                         \
-            *to = beta ? *to + v : v;                                                              \
-        }                                                                                          \
-    }                                                                                              \
-    static CTI_ISA void dropout_##S(const cti_span *sp, const void *arg)                           \
-    {                                                                                              \
-        chunk *c = *(chunk *const *)arg;                                                           \
-        int64_t size = (int64_t)sizeof(T);                                                         \
-        for (int64_t r = 0; r < sp->rows; r++) {                                                   \
-            char *y = sp->p[0] + r * sp->rs[0];                                                    \
-            const char *x = sp->p[1] + r * sp->rs[1];                                              \
-            if (sp->s[0] == size && sp->s[1] == size)                                              \
-                dropout_row_##S(y, sizeof(T), x, sizeof(T), sp->n, c->w + c->at, c->j);            \
-            else                                                                                   \
-                dropout_row_##S(y, sp->s[0], x, sp->s[1], sp->n, c->w + c->at, c->j);              \
-            c->at += sp->n;                                                                        \
-        }                                                                                          \
+#define DROPOUT(T, S)                                                                          \
+    CTI_INLINE void dropout_row_##S(char *y, int64_t ys, const char *x, int64_t xs, int64_t n, \
+                                    const uint32_t *w, const job *j)                           \
+    {                                                                                          \
+        T scale = (T)j->a;                                                                     \
+        uint32_t from = j->threshold;                                                          \
+        int beta = j->beta;                                                                    \
+        for (int64_t i = 0; i < n; i++) {                                                      \
+            T v = *(const T *)(x + i * xs) * scale, *to = (T *)(y + i * ys);                   \
+            v = w[i] >> 8 >= from ? v : 0;                                                     \
+            *to = beta ? *to + v : v;                                                          \
+        }                                                                                      \
+    }                                                                                          \
+    static CTI_ISA void dropout_##S(const cti_span *sp, const void *arg)                       \
+    {                                                                                          \
+        chunk *c = *(chunk *const *)arg;                                                       \
+        int64_t size = (int64_t)sizeof(T);                                                     \
+        for (int64_t r = 0; r < sp->rows; r++) {                                               \
+            char *y = sp->p[0] + r * sp->rs[0];                                                \
+            const char *x = sp->p[1] + r * sp->rs[1];                                          \
+            if (sp->s[0] == size && sp->s[1] == size)                                          \
+                dropout_row_##S(y, sizeof(T), x, sizeof(T), sp->n, c->w + c->at, c->j);        \
+            else                                                                               \
+                dropout_row_##S(y, sp->s[0], x, sp->s[1], sp->n, c->w + c->at, c->j);          \
+            c->at += sp->n;                                                                    \
+        }                                                                                      \
     }
 
 /* low + width u and mean + std z in the tensor's dtype. */
-#define DRAWS(T, S, U01)                                                                           \
-    static void uniform_##S(const cti_span *sp, const void *arg)                                   \
-    {                                                                                              \
-        chunk *c = *(chunk *const *)arg;                                                           \
-        T low = (T)c->j->a, width = (T)c->j->b;                                                    \
-        for (int64_t r = 0; r < sp->rows; r++)                                                     \
-            for (int64_t i = 0; i < sp->n; i++, c->at++)                                           \
-                *(T *)(sp->p[0] + r * sp->rs[0] + i * sp->s[0]) = U01 * width + low;               \
-    }                                                                                              \
-    static void normal_##S(const cti_span *sp, const void *arg)                                    \
-    {                                                                                              \
-        chunk *c = *(chunk *const *)arg;                                                           \
-        for (int64_t r = 0; r < sp->rows; r++)                                                     \
-            for (int64_t i = 0; i < sp->n; i++, c->at++)                                           \
-                *(T *)(sp->p[0] + r * sp->rs[0] + i * sp->s[0]) =                                  \
-                    (T)(c->z[c->at] * c->j->b + c->j->a);                                          \
+#define DRAWS(T, S, U01)                                                             \
+    static void uniform_##S(const cti_span *sp, const void *arg)                     \
+    {                                                                                \
+        chunk *c = *(chunk *const *)arg;                                             \
+        T low = (T)c->j->a, width = (T)c->j->b;                                      \
+        for (int64_t r = 0; r < sp->rows; r++)                                       \
+            for (int64_t i = 0; i < sp->n; i++, c->at++)                             \
+                *(T *)(sp->p[0] + r * sp->rs[0] + i * sp->s[0]) = U01 * width + low; \
+    }                                                                                \
+    static void normal_##S(const cti_span *sp, const void *arg)                      \
+    {                                                                                \
+        chunk *c = *(chunk *const *)arg;                                             \
+        for (int64_t r = 0; r < sp->rows; r++)                                       \
+            for (int64_t i = 0; i < sp->n; i++, c->at++)                             \
+                *(T *)(sp->p[0] + r * sp->rs[0] + i * sp->s[0]) =                    \
+                    (T)(c->z[c->at] * c->j->b + c->j->a);                            \
     }
 
 DROPOUT(float, f32)

@@ -25,7 +25,7 @@ typedef struct kernels {
 } kernels;
 
 enum {
-    BLOCK = 1024,   /* elements that are summed before a double takes them */
+    BLOCK = 1024, /* elements that are summed before a double takes them */
     LANES = 16,
     ROW_BLOCK = 64, /* the same for columns, in rows */
     WIDE = 64,      /* columns worked on at a time */
@@ -35,8 +35,8 @@ enum {
 };
 
 /* ---- sums of floats ---- */
-#define FOLD(T, t)                                                                                 \
-    (((t[0] + t[8]) + (t[4] + t[12])) + ((t[2] + t[10]) + (t[6] + t[14]))) +                       \
+#define FOLD(T, t)                                                           \
+    (((t[0] + t[8]) + (t[4] + t[12])) + ((t[2] + t[10]) + (t[6] + t[14]))) + \
         (((t[1] + t[9]) + (t[5] + t[13])) + ((t[3] + t[11]) + (t[7] + t[15])))
 
 #define FLOAT_SUM(T, S)                                                                            \
@@ -90,8 +90,7 @@ enum {
             const T *x4 = (const T *)(p + (r + 4) * rs), *x5 = (const T *)(p + (r + 5) * rs);      \
             const T *x6 = (const T *)(p + (r + 6) * rs), *x7 = (const T *)(p + (r + 7) * rs);      \
             for (int64_t j = 0; j < w; j++)                                                        \
-                t[j] += ((x0[j] + x1[j]) + (x2[j] + x3[j])) +                                      \
-                        ((x4[j] + x5[j]) + (x6[j] + x7[j]));                                       \
+                t[j] += ((x0[j] + x1[j]) + (x2[j] + x3[j])) + ((x4[j] + x5[j]) + (x6[j] + x7[j])); \
         }                                                                                          \
         for (; r < rows; r++) {                                                                    \
             const T *x0 = (const T *)(p + r * rs);                                                 \
@@ -136,44 +135,44 @@ FLOAT_SUM(double, f64)
 #undef FOLD
 
 /* ---- max, min: NaN wins ---- */
-#define EXTREME(name, OP, T, S)                                                                    \
-    static CTI_ISA void name##_dense_##S(acc *a, const T *x, int64_t n)                            \
-    {                                                                                              \
-        T best = (T)a->f, t[LANES];                                                                \
-        int64_t i = 0;                                                                             \
-        for (int j = 0; j < LANES; j++)                                                            \
-            t[j] = best;                                                                           \
-        for (; i + LANES <= n; i += LANES)                                                         \
-            for (int j = 0; j < LANES; j++)                                                        \
-                t[j] = x[i + j] OP t[j] || x[i + j] != x[i + j] ? x[i + j] : t[j];                 \
-        for (; i < n; i++)                                                                         \
-            best = x[i] OP best || x[i] != x[i] ? x[i] : best;                                     \
-        for (int j = 0; j < LANES; j++)                                                            \
-            best = t[j] OP best || t[j] != t[j] ? t[j] : best;                                     \
-        a->f = (double)best;                                                                       \
-    }                                                                                              \
-    static void name##_row_##S(acc *a, const char *p, int64_t n, int64_t s)                        \
-    {                                                                                              \
-        T best = (T)a->f;                                                                          \
-        if (s == (int64_t)sizeof(T)) {                                                             \
-            name##_dense_##S(a, (const T *)p, n);                                                  \
-            return;                                                                                \
-        }                                                                                          \
-        for (int64_t i = 0; i < n; i++) {                                                          \
-            T v = *(const T *)(p + i * s);                                                         \
-            best = v OP best || v != v ? v : best;                                                 \
-        }                                                                                          \
-        a->f = (double)best;                                                                       \
-    }                                                                                              \
-    static void name##_col_##S(acc *a, const char *p, int64_t rows, int64_t rs, int64_t n)         \
-    {                                                                                              \
-        for (int64_t r = 0; r < rows; r++) {                                                       \
-            const T *x = (const T *)(p + r * rs);                                                  \
-            for (int64_t j = 0; j < n; j++) {                                                      \
-                double v = (double)x[j];                                                           \
-                a[j].f = v OP a[j].f || v != v ? v : a[j].f;                                       \
-            }                                                                                      \
-        }                                                                                          \
+#define EXTREME(name, OP, T, S)                                                            \
+    static CTI_ISA void name##_dense_##S(acc *a, const T *x, int64_t n)                    \
+    {                                                                                      \
+        T best = (T)a->f, t[LANES];                                                        \
+        int64_t i = 0;                                                                     \
+        for (int j = 0; j < LANES; j++)                                                    \
+            t[j] = best;                                                                   \
+        for (; i + LANES <= n; i += LANES)                                                 \
+            for (int j = 0; j < LANES; j++)                                                \
+                t[j] = x[i + j] OP t[j] || x[i + j] != x[i + j] ? x[i + j] : t[j];         \
+        for (; i < n; i++)                                                                 \
+            best = x[i] OP best || x[i] != x[i] ? x[i] : best;                             \
+        for (int j = 0; j < LANES; j++)                                                    \
+            best = t[j] OP best || t[j] != t[j] ? t[j] : best;                             \
+        a->f = (double)best;                                                               \
+    }                                                                                      \
+    static void name##_row_##S(acc *a, const char *p, int64_t n, int64_t s)                \
+    {                                                                                      \
+        T best = (T)a->f;                                                                  \
+        if (s == (int64_t)sizeof(T)) {                                                     \
+            name##_dense_##S(a, (const T *)p, n);                                          \
+            return;                                                                        \
+        }                                                                                  \
+        for (int64_t i = 0; i < n; i++) {                                                  \
+            T v = *(const T *)(p + i * s);                                                 \
+            best = v OP best || v != v ? v : best;                                         \
+        }                                                                                  \
+        a->f = (double)best;                                                               \
+    }                                                                                      \
+    static void name##_col_##S(acc *a, const char *p, int64_t rows, int64_t rs, int64_t n) \
+    {                                                                                      \
+        for (int64_t r = 0; r < rows; r++) {                                               \
+            const T *x = (const T *)(p + r * rs);                                          \
+            for (int64_t j = 0; j < n; j++) {                                              \
+                double v = (double)x[j];                                                   \
+                a[j].f = v OP a[j].f || v != v ? v : a[j].f;                               \
+            }                                                                              \
+        }                                                                                  \
     }
 
 EXTREME(max, >, float, f32)
@@ -183,13 +182,13 @@ EXTREME(min, <, double, f64)
 #undef EXTREME
 
 /* ---- sums of integers ---- */
-#define INT_SUM(T, S)                                                                              \
-    static void sum_row_##S(acc *a, const char *p, int64_t n, int64_t s)                           \
-    {                                                                                              \
-        uint64_t t = (uint64_t)a->i;                                                               \
-        for (int64_t i = 0; i < n; i++)                                                            \
-            t += (uint64_t) * (const T *)(p + i * s);                                              \
-        a->i = (int64_t)t;                                                                         \
+#define INT_SUM(T, S)                                                    \
+    static void sum_row_##S(acc *a, const char *p, int64_t n, int64_t s) \
+    {                                                                    \
+        uint64_t t = (uint64_t)a->i;                                     \
+        for (int64_t i = 0; i < n; i++)                                  \
+            t += (uint64_t) * (const T *)(p + i * s);                    \
+        a->i = (int64_t)t;                                               \
     }
 
 INT_SUM(uint8_t, u8)
@@ -327,7 +326,8 @@ static void fold_columns(const cti_span *sp, const void *arg)
 static void chunk_task(void *ctx, int64_t begin, int64_t end)
 {
     const plan *p = ctx;
-    int64_t esize = p->kept.stride[0][p->kept.ndim - 1], ysize = p->kept.stride[1][p->kept.ndim - 1];
+    int64_t esize = p->kept.stride[0][p->kept.ndim - 1],
+            ysize = p->kept.stride[1][p->kept.ndim - 1];
     acc a[TILE];
 
     for (int64_t t = begin; t < end; t++) {
@@ -342,7 +342,8 @@ static void chunk_task(void *ctx, int64_t begin, int64_t end)
         cti_loop_range(&l, chunk * p->chunk, CTI_MIN((chunk + 1) * p->chunk, l.numel),
                        p->columns ? fold_columns : fold_rows, &f);
         if (p->chunks > 1) {
-            memcpy(p->partial + (out * p->chunks + chunk) * p->width + col, a, (size_t)n * sizeof *a);
+            memcpy(p->partial + (out * p->chunks + chunk) * p->width + col, a,
+                   (size_t)n * sizeof *a);
             continue;
         }
         char *y = p->kept.data[1] + cti_loop_offset(&p->kept, 1, first) + col * ysize;
@@ -417,19 +418,19 @@ typedef struct argmax_arg {
     ct_dtype dtype;
 } argmax_arg;
 
-#define ARGMAX(T, S)                                                                               \
-    static int64_t argmax_##S(const char *p, int64_t n, int64_t s)                                 \
-    {                                                                                              \
-        T best = *(const T *)p;                                                                    \
-        int64_t at = 0;                                                                            \
-        for (int64_t i = 1; i < n && best == best; i++) {                                          \
-            T v = *(const T *)(p + i * s);                                                         \
-            if (v > best || v != v) {                                                              \
-                best = v;                                                                          \
-                at = i;                                                                            \
-            }                                                                                      \
-        }                                                                                          \
-        return at;                                                                                 \
+#define ARGMAX(T, S)                                               \
+    static int64_t argmax_##S(const char *p, int64_t n, int64_t s) \
+    {                                                              \
+        T best = *(const T *)p;                                    \
+        int64_t at = 0;                                            \
+        for (int64_t i = 1; i < n && best == best; i++) {          \
+            T v = *(const T *)(p + i * s);                         \
+            if (v > best || v != v) {                              \
+                best = v;                                          \
+                at = i;                                            \
+            }                                                      \
+        }                                                          \
+        return at;                                                 \
     }
 
 ARGMAX(uint8_t, u8)
