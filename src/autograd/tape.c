@@ -89,28 +89,39 @@ static int deliver(ct_ctx *ctx, cti_edge to, ct_tensor *g)
     return heap_push(ctx, to.fn);
 }
 
+/* A new gradient of the leaf, in its stride order, with g's values. */
+static int set_copy(cti_node *n, ct_tensor *g)
+{
+    ct_ctx *ctx = n->ctx;
+    ct_tensor *leaf = n->leaf;
+    int64_t stride[CT_MAX_DIMS];
+    cti_dense_order(&leaf->view, stride);
+    ct_tensor *copy =
+        cti_tensor_alloc(ctx, leaf->view.dtype, leaf->view.ndim, leaf->view.shape, stride);
+    if (!copy)
+        return ctx->err.code;
+    int r = ctx->device.be->ew->copy(ctx->device.stream, &copy->view, &g->view);
+    ct_tensor_release(leaf->grad);
+    leaf->grad = copy;
+    return cti_kernel_status(n, "accumulation", r);
+}
+
 static int accumulate(cti_node *n)
 {
     ct_ctx *ctx = n->ctx;
     ct_tensor *leaf = n->leaf, *g = n->dy[0];
-    if (leaf->grad) {
-        int r = add_into(ctx, leaf->grad, g);
-        leaf->grad->storage->version++;
-        return cti_kernel_status(n, "accumulation", r);
-    }
-    bool same = cti_view_dense_like(&g->view, &leaf->view);
-    if (same && is_exclusive(g)) {
+    if (!leaf->grad) {
+        if (!cti_view_dense_like(&g->view, &leaf->view) || !is_exclusive(g))
+            return set_copy(n, g);
         leaf->grad = ct_tensor_retain(g);
         return CT_OK;
     }
-    int64_t stride[CT_MAX_DIMS];
-    cti_dense_order(&leaf->view, stride);
-    leaf->grad = cti_tensor_alloc(ctx, leaf->view.dtype, leaf->view.ndim, leaf->view.shape, stride);
-    if (!leaf->grad)
+    /* One that the application set may be an expanded view, which can't be added to. */
+    if (!cti_view_is_dense(&leaf->grad->view) && set_copy(n, leaf->grad) < 0)
         return ctx->err.code;
-    return cti_kernel_status(
-        n, "accumulation",
-        ctx->device.be->ew->copy(ctx->device.stream, &leaf->grad->view, &g->view));
+    int r = add_into(ctx, leaf->grad, g);
+    leaf->grad->storage->version++;
+    return cti_kernel_status(n, "accumulation", r);
 }
 
 /* ---- what an op's backward sees ---- */

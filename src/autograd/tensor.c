@@ -305,8 +305,6 @@ int ct_tensor_set_grad(ct_ctx *ctx, ct_tensor *t, ct_tensor *grad)
     if (grad && grad->requires_grad)
         return cti_fail(&ctx->err, CT_ESTATE,
                         "set_grad: the gradient requires grad itself; detach it");
-    if (grad && cti_check_no_repeat(grad, "set_grad") < 0)
-        return ctx->err.code;
     ct_tensor_retain(grad);
     ct_tensor_release(t->grad);
     t->grad = grad;
