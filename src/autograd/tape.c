@@ -86,7 +86,12 @@ static int deliver(ct_ctx *ctx, cti_edge to, ct_tensor *g)
         return ctx->err.code ? ctx->err.code :
                                cti_fail(&ctx->err, r, "backward: adding gradients failed (%s)",
                                         ct_status_name(r));
-    return heap_push(ctx, to.fn);
+    r = heap_push(ctx, to.fn);
+    if (r < 0) { /* not in the heap, nobody would drop it: the next backward must not find it */
+        ct_tensor_release(*slot);
+        *slot = NULL;
+    }
+    return r;
 }
 
 /* A new gradient of the leaf, in its stride order, with g's values. */

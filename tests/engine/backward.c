@@ -280,3 +280,29 @@ Test(backward, accumulates_over_micro_batches_as_one_batch_does)
         OK(ct_backward(ctx, total(ct_square(ct_mul(w, leaf(2, x[i])))), NULL, 0));
     EXPECT_VALUES("w", ct_tensor_grad(w), 2 * 0.5 * (1 + 9 + 25), 2 * -0.25 * (4 + 16 + 36));
 }
+
+/* A failure leaves no gradient behind in the nodes for the next backward over the same graph. */
+Test(backward, after_an_allocation_that_failed_gives_the_right_gradient)
+{
+    bool reached = true;
+    int again = 0;
+    for (uint64_t n = 1; reached && n < 100; n++) {
+        ct_ctx *c = ts_ctx(CT_F64, true); /* its tables have yet to grow */
+        ct_tensor *a = ts_param(c, ts_vec(c, CT_F64, V(1, 2)));
+        ct_tensor *loss = ct_sum(ct_square(a), NULL, 0, false);
+        ct_ctx_fail_alloc_at(c, n, false);
+        cr_assert_not_null(loss);
+        int rc = ct_backward(c, loss, NULL, CT_RETAIN_GRAPH);
+        reached = ct_ctx_alloc_failed(c);
+        ct_ctx_fail_alloc_at(c, 0, false);
+        cr_expect_eq(rc, reached ? CT_ENOMEM : CT_OK, "allocation %llu", (unsigned long long)n);
+        ct_error_clear(c);
+        ct_zero_grad(a);
+        cr_expect_eq(ct_backward(c, loss, NULL, CT_RETAIN_GRAPH), CT_OK);
+        ts_expect_values("a", c, ct_tensor_grad(a), V(2, 4), (ts_tol){1e-12, 1e-14});
+        again += reached;
+        ct_tensor_release(a);
+        ct_ctx_free(c);
+    }
+    cr_expect(!reached && again > 2);
+}
