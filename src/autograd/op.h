@@ -187,6 +187,12 @@ ct_rng cti_next_rng(ct_ctx *ctx);
     }
 
 /* What a call that gave NULL has recorded; CT_OK when the gradient just isn't wanted. */
+/* Is v from `least` to INT32_MAX? Kernels count windows in 32 bits, and sums of these don't overflow. */
+static inline bool cti_in_int32(int64_t v, int64_t least)
+{
+    return v >= least && v <= INT32_MAX;
+}
+
 static inline int cti_pending(const cti_node *n)
 {
     return ct_error_code(cti_node_ctx(n));

@@ -86,6 +86,25 @@ Test(errors, of_shapes_name_op_and_both_shapes)
     ts_expect_error(ctx, CT_ESHAPE, "cat", "[2,3]", "[2]", NULL);
 }
 
+Test(errors, of_windows_too_large_to_count)
+{
+    ct_tensor *x = ct_reshape(LEAF(1, 2, 3, 4), 4, (int64_t[]){1, 1, 2, 2});
+    ct_pool2d_opts pool = ct_pool2d_defaults(2);
+    ct_conv2d_opts conv = ct_conv2d_defaults();
+    pool.stride[1] = 1LL << 32; /* 0 in 32 bits */
+    cr_expect_null(ct_max_pool2d(x, pool));
+    ts_expect_error(ctx, CT_EINVAL, "max_pool2d", "4294967296", "width", NULL);
+    cr_expect_null(ct_avg_pool2d(x, pool));
+    ts_expect_error(ctx, CT_EINVAL, "avg_pool2d", "4294967296", "width", NULL);
+    conv.dilation[0] = INT64_MAX;
+    cr_expect_null(ct_conv2d(x, x, NULL, conv));
+    ts_expect_error(ctx, CT_EINVAL, "conv2d", "dilation", "height", NULL);
+    conv = ct_conv2d_defaults();
+    conv.padding[1] = INT64_MAX / 2 + 1;
+    cr_expect_null(ct_conv2d(x, x, NULL, conv));
+    ts_expect_error(ctx, CT_EINVAL, "conv2d", "padding", "width", NULL);
+}
+
 Test(errors, of_dimensions_name_the_range)
 {
     ct_tensor *m = ct_reshape(LEAF(1, 2, 3, 4, 5, 6), 2, (int64_t[]){2, 3});

@@ -19,11 +19,12 @@ static int check_options(cti_node *n, const ct_conv2d_opts *o)
 {
     for (int i = 0; i < 2; i++) {
         const char *side = i ? "width" : "height";
-        if (o->stride[i] < 1 || o->dilation[i] < 1)
-            return cti_op_fail(n, CT_EINVAL, "stride %lld, dilation %lld in %s: must be 1 or more",
+        if (!cti_in_int32(o->stride[i], 1) || !cti_in_int32(o->dilation[i], 1))
+            return cti_op_fail(n, CT_EINVAL,
+                               "stride %lld, dilation %lld in %s: must be 1 or more, in 31 bits",
                                (long long)o->stride[i], (long long)o->dilation[i], side);
-        if (!o->same && o->padding[i] < 0)
-            return cti_op_fail(n, CT_EINVAL, "padding %lld in %s: must be 0 or more",
+        if (!o->same && !cti_in_int32(o->padding[i], 0))
+            return cti_op_fail(n, CT_EINVAL, "padding %lld in %s: must be 0 or more, in 31 bits",
                                (long long)o->padding[i], side);
         if (o->same && o->stride[i] != 1)
             return cti_op_fail(n, CT_EINVAL, "padding 'same' needs stride 1, not %lld in %s",

@@ -34,9 +34,11 @@ int cti_pool_check(cti_node *n, ct_pool2d_opts *o, int64_t *out)
         const char *side = i ? "width" : "height";
         if (o->stride[i] == 0)
             o->stride[i] = o->kernel[i];
-        if (o->kernel[i] < 1 || o->stride[i] < 1 || o->dilation[i] < 1)
+        if (!cti_in_int32(o->kernel[i], 1) || !cti_in_int32(o->stride[i], 1) ||
+            !cti_in_int32(o->dilation[i], 1))
             return cti_op_fail(
-                n, CT_EINVAL, "kernel %lld, stride %lld, dilation %lld in %s: must be 1 or more",
+                n, CT_EINVAL,
+                "kernel %lld, stride %lld, dilation %lld in %s: must be 1 or more, in 31 bits",
                 (long long)o->kernel[i], (long long)o->stride[i], (long long)o->dilation[i], side);
         if (o->padding[i] < 0 || o->padding[i] > o->kernel[i] / 2)
             return cti_op_fail(n, CT_EINVAL,
