@@ -101,10 +101,7 @@ int cti_log_step(cti_trainer *t)
              "%.0f %%",
              s->step, s->total_steps, cti_epoch_of(s), t->last_loss, t->last_lr, t->last_norm,
              100 * t->last_wait);
-    s->since_eval_loss += s->interval_loss;
-    s->since_eval_weight += s->interval_weight;
-    s->interval_loss = s->interval_weight = 0;
-    s->interval_samples = s->interval_steps = 0;
+    cti_state_end_interval(s);
     t->clock.rate = ms > 0 ? (double)t->clock.samples / ms * 1e3 : 0;
     t->clock.wait_ms = t->clock.step_s = 0;
     t->clock.steps = t->clock.samples = 0;
@@ -285,17 +282,11 @@ static void log_eval(cti_trainer *t, const cti_scores *scores, double ms)
  */
 static int take_train_loss(cti_trainer *t)
 {
-    cti_state *s = &t->state;
     int r = cti_look(t, NULL);
 
     if (r < 0)
         return r;
-    s->train_loss =
-        (s->since_eval_loss + s->interval_loss) / (s->since_eval_weight + s->interval_weight);
-    if (isnan(s->train_loss)) /* without the sign that 0/0 gives */
-        s->train_loss = NAN;
-    s->since_eval_loss = -s->interval_loss;
-    s->since_eval_weight = -s->interval_weight;
+    cti_state_take_train_loss(&t->state);
     return CT_OK;
 }
 

@@ -246,6 +246,34 @@ int cti_state_parse(cti_mem *m, const char *text, size_t bytes, const char *what
     return r;
 }
 
+/* ---- training loss ---- */
+
+/* An interval in which nonfinite = skip has passed over a step has no finite sum: it doesn't count,
+ * and what an evaluation in its middle has taken of it before is forgotten with it. */
+void cti_state_end_interval(cti_state *s)
+{
+    if (isfinite(s->interval_loss)) {
+        s->since_eval_loss += s->interval_loss;
+        s->since_eval_weight += s->interval_weight;
+    } else if (s->since_eval_weight < 0) {
+        s->since_eval_loss = s->since_eval_weight = 0;
+    }
+    s->interval_loss = s->interval_weight = 0;
+    s->interval_samples = s->interval_steps = 0;
+}
+
+void cti_state_take_train_loss(cti_state *s)
+{
+    bool finite = isfinite(s->interval_loss);
+    double loss = s->since_eval_loss + (finite ? s->interval_loss : 0);
+    double weight = s->since_eval_weight + (finite ? s->interval_weight : 0);
+
+    s->train_loss = weight > 0 ? loss / weight : NAN;
+    /* The interval goes on: at its end this part of it is no loss of the next evaluation's. */
+    s->since_eval_loss = finite ? -s->interval_loss : 0;
+    s->since_eval_weight = finite ? -s->interval_weight : 0;
+}
+
 /* ---- best, patience ---- */
 
 static void enter_top(cti_state *s, double value, bool larger)

@@ -68,6 +68,11 @@ char *cti_state_print(cti_mem *m, const cti_state *s, size_t *bytes);
 int cti_state_parse(cti_mem *m, const char *text, size_t bytes, const char *what, cti_state *out,
                     ct_error *err);
 
+/* A step line has told the interval's sums: they go to those since the last evaluation. */
+void cti_state_end_interval(cti_state *s);
+/* train_loss = the mean since the last evaluation, of the open interval too; NaN of nothing. */
+void cti_state_take_train_loss(cti_state *s);
+
 /* Takes an evaluation into account: best, top, early stopping. `value` may be non-finite (never
  * best). Returns true when it is the new best; of equal values the first stays. */
 bool cti_state_judge(cti_state *s, double value, bool larger_is_better, double min_delta);

@@ -195,16 +195,17 @@ static int prepare_dir(cti_trainer *t)
         return r;
     if ((r = cti_ckpt_sweep(t->mem, t->run.checkpoints, &t->say, t->err)) < 0 ||
         (!t->target.resume && (r = cti_rundir_reset(&t->run, t->err)) < 0) ||
-        (r = cti_rundir_room(&t->run, checkpoint_bytes(t), t->err)) < 0 ||
-        (r = cti_rundir_write_config(&t->run, t->config, t->err)) < 0 ||
-        (r = cti_rundir_write_env(t->mem, &t->run, &t->build, t->err)) < 0)
+        (r = cti_rundir_room(&t->run, checkpoint_bytes(t), t->err)) < 0)
         return r;
     if (t->target.resume) {
         if ((r = cti_resume_restore(t)) < 0)
             return r;
         forget_best(t);
     }
-    if ((r = describe_state(t)) < 0 ||
+    /* After the restore: a resume that is refused leaves the run's own config behind. */
+    if ((r = cti_rundir_write_config(&t->run, t->config, t->err)) < 0 ||
+        (r = cti_rundir_write_env(t->mem, &t->run, &t->build, t->err)) < 0 ||
+        (r = describe_state(t)) < 0 ||
         (r = cti_path(path, sizeof path, t->err, "%s/metrics.jsonl", t->run.dir)) < 0)
         return r;
     if ((r = cti_metrics_open(&t->metrics, t->mem, path, t->err)) < 0)

@@ -462,3 +462,32 @@ Test(train_run, overfit_names_equal_inputs_with_different_labels)
         SET("data.dataset=mnist", path, "data.batch_size=4", "model.layers=flatten linear(10)"),
         overfit(), CT_ECHECK, "equal inputs have different labels: ");
 }
+
+static int other(int i, int p)
+{
+    return 61 + p;
+}
+
+Test(train_run, a_refused_resume_leaves_the_config_of_the_run)
+{
+    ct_run_opts resume = ct_run_defaults();
+    char path[300], *was, *is;
+    ct_run_result out;
+
+    make_idx("train", 20, constant, index_label);
+    make_idx("t10k", 10, constant, index_label);
+    snprintf(path, sizeof path, "data.path=%s", folder);
+    const char *const *mnist =
+        SET("data.dataset=mnist", path, "data.batch_size=4", "model.layers=flatten linear(10)");
+    const char *const *changed = SET("data.dataset=mnist", path, "data.batch_size=4",
+                                     "model.layers=flatten linear(10)", "train.epochs=9");
+    run_well("a", mnist, ct_run_defaults(), &out);
+    was = get_file(in_folder("a/config.ini"), NULL);
+    make_idx("train", 20, other, index_label);
+    resume.resume = true;
+    run_badly("a", changed, resume, CT_ECONFIG, "is not what the run began with");
+    is = get_file(in_folder("a/config.ini"), NULL);
+    cr_assert_str_eq(is, was);
+    free(was);
+    free(is);
+}

@@ -174,6 +174,47 @@ Test(train_state, the_list_of_the_best_is_bounded)
     cr_assert_eq(s.top[CTI_TOP_MAX - 1].step, 40 - CTI_TOP_MAX + 1);
 }
 
+Test(train_state, the_training_loss_of_an_evaluation_counts_each_step_once)
+{
+    cti_state s = {.train_loss = 7};
+
+    cti_state_take_train_loss(&s);
+    cr_assert(isnan(s.train_loss) && !signbit(s.train_loss));
+    s.interval_loss = 6;
+    s.interval_weight = 2;
+    cti_state_end_interval(&s);
+    s.interval_loss = 2; /* in the middle of the second one */
+    s.interval_weight = 2;
+    cti_state_take_train_loss(&s);
+    cr_assert_float_eq(s.train_loss, 2, 1e-15);
+    s.interval_loss = 12;
+    s.interval_weight = 4;
+    cti_state_end_interval(&s);
+    cr_assert(s.interval_loss == 0 && s.interval_weight == 0);
+    cti_state_take_train_loss(&s);
+    cr_assert_float_eq(s.train_loss, 5, 1e-15);
+}
+
+Test(train_state, a_step_passed_over_spoils_the_training_loss_of_its_interval_alone)
+{
+    for (int when = 0; when < 2; when++) { /* before or after the evaluation in its middle */
+        cti_state s = {.since_eval_loss = 6, .since_eval_weight = 2};
+
+        s.interval_loss = when == 0 ? (double)NAN : 50;
+        s.interval_weight = 2;
+        cti_state_take_train_loss(&s);
+        cr_assert_float_eq(s.train_loss, when == 0 ? 3 : 14, 1e-15);
+        s.interval_loss = (double)NAN;
+        s.interval_weight = 4;
+        cti_state_end_interval(&s);
+        s.interval_loss = 8;
+        s.interval_weight = 2;
+        cti_state_end_interval(&s);
+        cti_state_take_train_loss(&s);
+        cr_assert_float_eq(s.train_loss, 4, 1e-15);
+    }
+}
+
 /* ---- metrics ---- */
 
 #define START    "{\"event\":\"start\",\"seed\":1}\n"
