@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-int cti_check_no_repeat(const ct_tensor *t, const char *who)
+static int check_no_repeat(const ct_tensor *t, const char *who)
 {
     for (int i = 0; i < t->view.ndim; i++) {
         if (t->view.shape[i] > 1 && t->view.stride[i] == 0)
@@ -30,7 +30,7 @@ int cti_check_inplace(ct_ctx *ctx, ct_tensor *t, const char *who)
                         "%s: a %s that requires grad can't be changed in place while gradients are "
                         "recorded; do it inside a CT_SCOPE_NO_GRAD scope",
                         who, t->grad_fn ? "result" : "leaf");
-    return cti_check_no_repeat(t, who);
+    return check_no_repeat(t, who);
 }
 
 static int done(ct_ctx *ctx, ct_tensor *t, const char *who, int status)

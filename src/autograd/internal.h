@@ -129,7 +129,6 @@ ct_tensor *cti_tensor_alloc(
     ct_ctx *ctx, ct_dtype dtype, int ndim, const int64_t *shape,
     const int64_t *stride); /* strides NULL: row-major. Not zeroed. refs 1 */
 ct_tensor *cti_tensor_view_of(ct_ctx *ctx, cti_storage *st, const ct_view *view); /* refs 1 */
-int cti_check_no_repeat(const ct_tensor *t, const char *who); /* expanded views can't be written */
 /* Checks before a write: pending error, mixed contexts, recording, expanded views. */
 int cti_check_inplace(ct_ctx *ctx, ct_tensor *t, const char *who);
 

@@ -10,7 +10,7 @@
 #define BIG     9007199254740992.0 /* 2^53: integers are exact up to here */
 #define ANY     DBL_MAX            /* numbers */
 
-/* To add a key: one line here, and the place that reads it (cti_config_*). */
+/* To add a key: one line here, and the places that CONTRIBUTING.md names. */
 const cti_key cti_keys[] = {
     {"run", "name", CTI_KEY_STRING, "run", "", 0, 0, false, FREE,
      "names the run directory: runs/NAME-YYYYMMDD-HHMMSS"},

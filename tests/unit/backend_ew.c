@@ -5,6 +5,8 @@
 
 TestSuite(backend_ew);
 
+/* The functions of libm's that ours can be measured against. Others have their oracle in the op harness; here
+ * their f64 kernel stands for them. */
 static double value_of(ct_unary f, double x)
 {
     const double pi = 3.14159265358979323846;
@@ -33,8 +35,13 @@ static double value_of(ct_unary f, double x)
         return 1 / (1 + exp(-x));
     case CT_UN_TANH:
         return tanh(x);
-    default:
-        return 0;
+    default: {
+        double y;
+        ct_stream s = stream_of(1);
+        ct_view vx = {.data = &x, .dtype = CT_F64}, vy = {.data = &y, .dtype = CT_F64};
+        cr_assert_eq(EW->unary(&s, f, &vy, &vx), CT_OK);
+        return y;
+    }
     }
 }
 

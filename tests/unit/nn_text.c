@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Networks from text: what is built, and every kind of mistake with its whole text. */
+#include "nn/layers.h"
 #include "nn_fixture.h"
 
 #include <stdio.h>
@@ -68,13 +69,23 @@ Test(nn_text, every_layer)
                  "0.body.0.weight 0.body.0.bias 2.weight 2.bias", "float32 [2,2]");
 }
 
+/* A final '@' in `error` stands for the names of all layers. */
 static void expect_refused(const char *text, const char *error)
 {
+    char want[1024];
     ct_ctx *ctx = open_ctx(CT_F32);
+    size_t n = (size_t)snprintf(want, sizeof want, "%s", error);
+
+    if (n > 0 && want[n - 1] == '@') {
+        n--;
+        for (const cti_layer_spec *l = cti_layer_table; l->name; l++)
+            n += (size_t)snprintf(want + n, sizeof want - n, "%s, ", l->name);
+        snprintf(want + n, sizeof want - n, "residual");
+    }
     ct_module *m = ct_nn_layers_new(ctx, text, 3, image);
 
     cr_expect_null(m, "%s", text);
-    expect_text(ctx, CT_ECONFIG, error);
+    expect_text(ctx, CT_ECONFIG, want);
     ct_module_free(m);
     close_ctx(ctx);
 }
@@ -84,19 +95,13 @@ Test(nn_text, wrong_words)
     expect_refused("", "layers, column 1: there is no layer");
     expect_refused(
         "conv2d(8, 3) rellu",
-        "layers, column 14: layer 1: unknown layer 'rellu'; did you mean 'relu'? there are "
-        "linear, conv2d, batchnorm1d, batchnorm2d, dropout, maxpool2d, avgpool2d, "
-        "adaptiveavgpool2d, flatten, relu, gelu, silu, sigmoid, tanh, residual");
+        "layers, column 14: layer 1: unknown layer 'rellu'; did you mean 'relu'? there are @");
     expect_refused(
         "Conv2d(8, 3)",
         "layers, column 1: layer 0: unknown layer 'Conv2d'; did you mean 'conv2d'? there "
-        "are linear, conv2d, batchnorm1d, batchnorm2d, dropout, maxpool2d, avgpool2d, "
-        "adaptiveavgpool2d, flatten, relu, gelu, silu, sigmoid, tanh, residual");
-    expect_refused(
-        "transformer",
-        "layers, column 1: layer 0: unknown layer 'transformer'; there are linear, conv2d, "
-        "batchnorm1d, batchnorm2d, dropout, maxpool2d, avgpool2d, adaptiveavgpool2d, "
-        "flatten, relu, gelu, silu, sigmoid, tanh, residual");
+        "are @");
+    expect_refused("transformer",
+                   "layers, column 1: layer 0: unknown layer 'transformer'; there are @");
     expect_refused(
         "relu, relu",
         "layers, column 5: layer 1: layers are separated by blanks or new lines, not by ','");
@@ -253,8 +258,7 @@ Test(nn_text, wrong_residuals)
     expect_refused(
         "relu residual(relu residual(rely))",
         "layers, column 29: layer 1.body.1.body.0: unknown layer 'rely'; did you mean 'relu'? "
-        "there are linear, conv2d, batchnorm1d, batchnorm2d, dropout, maxpool2d, avgpool2d, "
-        "adaptiveavgpool2d, flatten, relu, gelu, silu, sigmoid, tanh, residual");
+        "there are @");
     for (int i = 0; i < 30; i++)
         strcat(deep, "residual(");
     ct_ctx *ctx = open_ctx(CT_F32);
