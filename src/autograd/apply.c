@@ -229,7 +229,7 @@ static int check_inputs(ct_ctx *ctx, const ct_op *op, int n_in, ct_tensor *const
     if (ctx->err.code)
         return ctx->err.code;
     for (int i = 0; i < n_in; i++) {
-        if (!in[i] && !(op->optional >> i & 1u)) {
+        if (!in[i] && (i >= 32 || !(op->optional >> i & 1u))) {
             cti_raise(ctx, op, CT_EINVAL, "input %d is NULL", i);
             return ctx->err.code;
         }

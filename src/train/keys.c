@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "train/keys.h"
 
+#include "train/state.h"
+
 #include <float.h>
 #include <string.h>
 
@@ -126,7 +128,7 @@ const cti_key cti_keys[] = {
      0, 0, false, FREE, "a checkpoint is also saved at the end; 0: only there"},
     {"checkpoint", "keep_last", CTI_KEY_INT, "2", "1 or more", 1, BIG, false, FREE,
      "how many of the newest are kept"},
-    {"checkpoint", "keep_best", CTI_KEY_INT, "1", "0 or more", 0, BIG, false, FREE,
+    {"checkpoint", "keep_best", CTI_KEY_INT, "1", "0 to 16", 0, CTI_TOP_MAX, false, FREE,
      "how many of the best by train.monitor are kept besides"},
 
     {"log", "every", CTI_KEY_INTERVAL, "10", "e.g. 10, 1ep; 0: never", 0, 0, false, FREE,

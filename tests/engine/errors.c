@@ -70,6 +70,11 @@ Test(errors, of_a_null_operand_are_einval_when_the_context_is_known)
     ts_expect_error(ctx, CT_EINVAL, "add", "NULL", NULL);
     cr_expect_null(ct_relu(NULL));
     cr_expect_eq(ct_error_code(ctx), CT_OK);
+    ct_tensor *many[40], *one = LEAF(1, 2);
+    for (int i = 0; i < 40; i++)
+        many[i] = i < 39 ? one : NULL;
+    cr_expect_null(ct_cat(many, 40, 0));
+    ts_expect_error(ctx, CT_EINVAL, "cat", "input 39", "NULL", NULL);
 }
 
 Test(errors, of_shapes_name_op_and_both_shapes)
