@@ -219,14 +219,6 @@ int cti_ckpt_sweep(cti_mem *m, const char *dir, const cti_say *say, ct_error *er
 
 /* ---- keeping ---- */
 
-static bool is_top(const cti_state *state, int64_t keep_best, int64_t step)
-{
-    for (int i = 0; i < state->n_top && i < keep_best; i++)
-        if (state->top[i].step == step)
-            return true;
-    return false;
-}
-
 int cti_ckpt_retain(cti_mem *m, const char *dir, const cti_state *state, int64_t keep_last,
                     int64_t keep_best, const char *resumed_from, ct_error *err)
 {
@@ -244,8 +236,8 @@ int cti_ckpt_retain(cti_mem *m, const char *dir, const cti_state *state, int64_t
         if (s.step[i] > state->step)
             continue;
         cti_ckpt_name(name, s.step[i]);
-        if (newer++ < keep_last || is_top(state, keep_best, s.step[i]) || strcmp(name, last) == 0 ||
-            strcmp(name, best) == 0 || strcmp(name, resumed_from) == 0)
+        if (newer++ < keep_last || cti_state_is_top(state, keep_best, s.step[i]) ||
+            strcmp(name, last) == 0 || strcmp(name, best) == 0 || strcmp(name, resumed_from) == 0)
             continue;
         /* Under another name first: cut off in the middle, it must not look like a damaged one. */
         if (cti_path(path, sizeof path, err, "%s/%s", dir, name) < 0 ||

@@ -242,7 +242,7 @@ int cti_save_here(cti_trainer *t, const char *why)
 
 /* ---- evaluation ---- */
 
-/* The best weights are kept even when no checkpoint is due here. */
+/* The new best: kept even when no checkpoint is due here, and pointed to. */
 static int keep_best(cti_trainer *t)
 {
     cti_save_job *job;
@@ -318,7 +318,11 @@ int cti_evaluate_now(cti_trainer *t)
     if (!isfinite(monitored))
         cti_tell(&t->say, CT_LOG_WARN, "step %" PRId64 ": %s is not finite: never the best",
                  s->step, s->monitor);
-    if (better && (r = keep_best(t)) < 0)
+    if (better)
+        r = keep_best(t);
+    else if (cti_state_is_top(s, t->set.keep_best, s->step))
+        r = cti_save_here(t, "best");
+    if (r < 0)
         return r;
     t->stopped_early = t->set.patience > 0 && s->evals_without >= t->set.patience;
     return CT_OK;

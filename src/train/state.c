@@ -312,3 +312,11 @@ bool cti_state_judge(cti_state *s, double value, bool larger_is_better, double m
     }
     return better;
 }
+
+bool cti_state_is_top(const cti_state *s, int64_t n, int64_t step)
+{
+    for (int i = 0; i < s->n_top && i < n; i++)
+        if (s->top[i].step == step)
+            return true;
+    return false;
+}

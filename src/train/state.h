@@ -76,5 +76,7 @@ void cti_state_take_train_loss(cti_state *s);
 /* Takes an evaluation into account: best, top, early stopping. `value` may be non-finite (never
  * best). Returns true when it is the new best; of equal values the first stays. */
 bool cti_state_judge(cti_state *s, double value, bool larger_is_better, double min_delta);
+/* Is the evaluation of `step` one of the n best? */
+bool cti_state_is_top(const cti_state *s, int64_t n, int64_t step);
 
 #endif

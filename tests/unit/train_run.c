@@ -491,3 +491,28 @@ Test(train_run, a_refused_resume_leaves_the_config_of_the_run)
     free(was);
     free(is);
 }
+
+Test(train_run, keep_best_keeps_the_best_evaluations_also_where_no_checkpoint_is_due)
+{
+    double value[7] = {-1};
+    ct_run_result out;
+    char *text, path[80];
+
+    run_well("a",
+             SET("train.epochs=6", "checkpoint.every=0", "checkpoint.keep_best=3",
+                 "checkpoint.keep_last=1", "optimizer.lr=0.05"),
+             ct_run_defaults(), &out);
+    text = get_file(in_folder("a/metrics.jsonl"), NULL);
+    int n = 0;
+    for (char *at = text; (at = strstr(at, "\"val_acc\":")) != NULL && n < 6; at++)
+        value[++n] = strtod(at + 10, NULL);
+    free(text);
+    cr_assert_eq(n, 6);
+    for (int i = 1; i <= 6; i++) {
+        int before = 0;
+        for (int k = 1; k <= 6; k++)
+            before += value[k] > value[i] || (value[k] == value[i] && k < i);
+        snprintf(path, sizeof path, "a/checkpoints/step-%08d", 23 * i);
+        cr_assert_eq(cti_path_exists(in_folder(path)), before < 3 || i == 6, "epoch %d", i);
+    }
+}
