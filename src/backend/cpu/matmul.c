@@ -72,8 +72,13 @@ static void settle(int64_t rows, int64_t cols, int64_t *row, int64_t *col)
     }
 }
 
+/* oneDNN 3.7 takes a vector for contiguous, whatever its strides say. */
 static bool is_matrix(int64_t rows, int64_t cols, int64_t row, int64_t col)
 {
+    if (rows == 1)
+        return col == 1;
+    if (cols == 1)
+        return row == 1;
     return (col == 1 && row >= cols) || (row == 1 && col >= rows);
 }
 
@@ -118,7 +123,8 @@ static int64_t batches(const cti_dnnl_matmul *p)
 
 /* ---- f32 ---- */
 
-/* An operand whose matrices overlap themselves (rows broadcast) is copied: oneDNN takes none. */
+/* An operand that oneDNN doesn't take goes through a dense copy: matrices that overlap themselves (rows
+ * broadcast), and vectors with gaps. */
 typedef struct dense_copy {
     bool needed;
     ct_view to; /* data is set when the workspace is there */
@@ -158,7 +164,7 @@ static void plan_copy(cti_dnnl_matmul *p, int64_t *stride, int64_t rows, int64_t
 
 typedef struct plan {
     cti_dnnl_key key;
-    dense_copy a, b;
+    dense_copy a, b, y;
     cti_dnnl_op *op;
 } plan;
 
@@ -169,6 +175,7 @@ static int make_plan(ct_stream *s, const ct_matmul_args *args, plan *pl)
     reduce_problem(args, p);
     plan_copy(p, p->a, p->m, p->k, args->a.data, &pl->a);
     plan_copy(p, p->b, p->k, p->n, args->b.data, &pl->b);
+    plan_copy(p, p->y, p->m, p->n, args->y.data, &pl->y);
     return cti_dnnl_get(s, &pl->key, &pl->op);
 }
 
@@ -193,7 +200,15 @@ static int matmul_f32(ct_stream *s, const ct_matmul_args *args)
         rc = cti_cpu_ew.copy(s, &pl.b.to, &pl.b.from);
         ws += pl.b.bytes;
     }
-    return rc ? rc : cti_dnnl_run(s, pl.op, &data, ws);
+    if (!rc && pl.y.needed) {
+        data.out = pl.y.to.data = ws;
+        if (args->beta)
+            rc = cti_cpu_ew.copy(s, &pl.y.to, &pl.y.from);
+        ws += pl.y.bytes;
+    }
+    if (!rc)
+        rc = cti_dnnl_run(s, pl.op, &data, ws);
+    return !rc && pl.y.needed ? cti_cpu_ew.copy(s, &pl.y.from, &pl.y.to) : rc;
 }
 
 /* ---- f64 ---- */
@@ -329,7 +344,7 @@ static int workspace(ct_stream *s, const ct_matmul_args *args, size_t *bytes)
     plan pl;
     rc = make_plan(s, args, &pl);
     if (!rc)
-        *bytes = pl.a.bytes + pl.b.bytes + cti_dnnl_workspace(pl.op);
+        *bytes = pl.a.bytes + pl.b.bytes + pl.y.bytes + cti_dnnl_workspace(pl.op);
     return rc;
 }
 
