@@ -137,12 +137,24 @@ static size_t round64(size_t n)
     return (n + 63) / 64 * 64;
 }
 
+/* Other matrices of the batch stand between the lines of one. oneDNN 3.7 goes astray where such an
+ * operand is transposed, or is the result. */
+static bool is_woven(const cti_dnnl_matmul *p, const int64_t *stride)
+{
+    const int r = p->n_batch;
+    const int64_t line = CTI_MAX(stride[r], stride[r + 1]);
+    bool between = false;
+    for (int i = 0; i < r; i++)
+        between = between || (stride[i] != 0 && stride[i] < line);
+    return between && (stride == p->y || (stride[r] == 1 && stride[r + 1] != 1));
+}
+
 static void plan_copy(cti_dnnl_matmul *p, int64_t *stride, int64_t rows, int64_t cols, void *data,
                       dense_copy *c)
 {
     const int r = p->n_batch;
     memset(c, 0, sizeof *c);
-    c->needed = !is_matrix(rows, cols, stride[r], stride[r + 1]);
+    c->needed = !is_matrix(rows, cols, stride[r], stride[r + 1]) || is_woven(p, stride);
     if (!c->needed)
         return;
     c->from.data = data;
