@@ -68,6 +68,8 @@ static ct_tensor *row_major_copy(ct_ctx *ctx, const ct_tensor *t, bool fill)
 
 int ct_tensor_read(ct_ctx *ctx, const ct_tensor *t, void *host, size_t bytes)
 {
+    if (!ctx)
+        return CT_EINVAL;
     if (ctx->err.code)
         return ctx->err.code;
     if (!t || t->ctx != ctx)
@@ -88,6 +90,8 @@ int ct_tensor_read(ct_ctx *ctx, const ct_tensor *t, void *host, size_t bytes)
 int ct_tensor_item(ct_ctx *ctx, const ct_tensor *t, double *out)
 {
     char d[160];
+    if (!ctx)
+        return CT_EINVAL;
     if (ctx->err.code)
         return ctx->err.code;
     if (!t || t->ctx != ctx)

@@ -258,6 +258,8 @@ const char *ct_tensor_describe(const ct_tensor *t, char *buf, size_t cap)
 
 int ct_tensor_set_requires_grad(ct_ctx *ctx, ct_tensor *t, bool requires_grad)
 {
+    if (!ctx)
+        return CT_EINVAL;
     if (ctx->err.code)
         return ctx->err.code;
     if (!t || t->ctx != ctx)
@@ -295,6 +297,8 @@ ct_tensor *ct_tensor_grad(const ct_tensor *t)
 int ct_tensor_set_grad(ct_ctx *ctx, ct_tensor *t, ct_tensor *grad)
 {
     char a[160], b[160];
+    if (!ctx)
+        return CT_EINVAL;
     if (ctx->err.code)
         return ctx->err.code;
     if (!t || t->ctx != ctx || (grad && grad->ctx != ctx))

@@ -150,7 +150,7 @@ Test(backend_matmul, random_problems)
     fixture f;
     for (int threads = 1; threads <= 2; threads++) {
         fixture_open(&f, threads);
-        for (uint64_t seed = 1; seed <= 400; seed++) {
+        for (uint64_t seed = 1; seed <= 1000; seed++) {
             check(&f, seed, CT_F64);
             check(&f, seed, CT_F32);
         }

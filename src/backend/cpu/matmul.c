@@ -137,16 +137,16 @@ static size_t round64(size_t n)
     return (n + 63) / 64 * 64;
 }
 
-/* Other matrices of the batch stand between the lines of one. oneDNN 3.7 goes astray where such an
- * operand is transposed, or is the result. */
+/* Other matrices of the batch stand between the lines of one (heads of attention): oneDNN 3.7 goes astray
+ * in such operands where there are two batch dimensions. */
 static bool is_woven(const cti_dnnl_matmul *p, const int64_t *stride)
 {
     const int r = p->n_batch;
     const int64_t line = CTI_MAX(stride[r], stride[r + 1]);
-    bool between = false;
+    bool woven = false;
     for (int i = 0; i < r; i++)
-        between = between || (stride[i] != 0 && stride[i] < line);
-    return between && (stride == p->y || (stride[r] == 1 && stride[r + 1] != 1));
+        woven = woven || (stride[i] != 0 && stride[i] < line);
+    return woven;
 }
 
 static void plan_copy(cti_dnnl_matmul *p, int64_t *stride, int64_t rows, int64_t cols, void *data,
