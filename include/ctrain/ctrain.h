@@ -6,6 +6,7 @@
 #include <ctrain/autograd.h>
 #include <ctrain/ctx.h>
 #include <ctrain/data.h>
+#include <ctrain/device.h>
 #include <ctrain/dtype.h>
 #include <ctrain/error.h>
 #include <ctrain/nn.h>

@@ -21,6 +21,7 @@ typedef struct ct_tensor ct_tensor;
 typedef struct ct_ctx_opts {
     const char *device; /* "auto", "cpu", "cuda", "cuda:N" */
     int threads;        /* CPU threads; 0: as many as the process may run on */
+    bool tf32;   /* CUDA: f32 products may round their operands to TF32 (10 bits of mantissa) */
     ct_dtype dtype; /* of parameters and of data turned to floats: CT_F32, or CT_F64 for checks */
     uint64_t seed;
     /* The application's allocator; NULL members: the C library's. Called from any thread. */
@@ -103,6 +104,8 @@ typedef struct ct_build_info {
 } ct_build_info;
 
 void ct_ctx_build_info(ct_ctx *ctx, ct_build_info *out);
+/* Why device = auto chose the CPU: "no NVIDIA driver (libcuda.so.1 not found)"; "" when it didn't. Borrowed. */
+const char *ct_ctx_fallback(const ct_ctx *ctx);
 const char *ct_version(void);
 
 /* Test mode: the n-th allocation from now fails, and all after it when `sticky`; 0 ends it. */

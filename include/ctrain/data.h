@@ -75,13 +75,19 @@ CT_NODISCARD ct_dataset *ct_dataset_split(ct_dataset *ds, double fraction, bool 
 typedef struct ct_loader_opts {
     int64_t batch_size;
     int workers; /* threads that decode; 0: in the caller's thread, when a batch is asked for */
-    int prefetch; /* batches in flight beyond the one in the caller's hands; at least 1 with workers */
+    int prefetch; /* batches in flight beyond those in the caller's hands; at least 1 with workers */
     bool shuffle; /* a keyed permutation of (seed, epoch), else file order */
     bool drop_last;
     uint64_t seed;
+    int hold; /* batches that the caller may hold at a time, to 64; 0: 1 */
+    /* Where the slabs come from (pinned memory), called in the thread that makes and frees the loader. NULL
+     * members: plain memory. */
+    void *(*alloc)(size_t bytes, void *user); /* 64-byte aligned; NULL: out of memory */
+    void (*free)(void *p, void *user);
+    void *user;
 } ct_loader_opts;
 
-ct_loader_opts ct_loader_defaults(void); /* 32, 0 workers, 2, shuffle, keep the last, seed 0 */
+ct_loader_opts ct_loader_defaults(void); /* 32, 0 workers, 2, shuffle, keep the last, seed 0, hold 1 */
 
 /* A batch slab, borrowed from the loader until it is released. */
 typedef struct ct_batch {
@@ -104,9 +110,10 @@ int64_t ct_loader_batches(const ct_loader *l); /* per epoch */
 
 /* The next batch: 1; 0 at the end of an epoch (the next call begins the next epoch); negative: the
  * error of the first bad sample in order, in err (after it the same error is given again until a seek).
- * One batch may be held at a time. */
+ * At most `hold` batches may be held: with 1, ct_loader_next takes it back itself, else one too many is
+ * CT_EINVAL. */
 CT_NODISCARD int ct_loader_next(ct_loader *l, ct_batch *out, ct_error *err);
-/* Gives the batch back before the next one is asked for (ct_loader_next does it too). */
+/* Gives the batch back; in any order. */
 void ct_loader_release(ct_loader *l, ct_batch *batch);
 
 /* Goes to batch `index` of epoch `epoch`, at any time. index may be ct_loader_batches: the next call

@@ -4,6 +4,7 @@
 #define CTRAIN_OPTIM_H
 
 #include <ctrain/autograd.h>
+#include <ctrain/device.h>
 #include <ctrain/nn.h>
 
 #ifdef __cplusplus
@@ -54,6 +55,9 @@ ct_step_opts ct_step_defaults(void);
 /* One step in two passes: norm and non-finite flag; then, unless flagged, divide, clip, update. Parameters
  * without a gradient are left alone. Bumps the versions of the parameters. Returns the pending error first. */
 CT_NODISCARD int ct_optim_step(ct_ctx *ctx, ct_optim *o, ct_step_opts opts);
+/* Sends lr, momentum and the options to the device, which ct_optim_step does too: needed before a step
+ * that is replayed (ct_capture_run), whose launches read them there. */
+CT_NODISCARD int ct_optim_prepare(ct_ctx *ctx, ct_optim *o, ct_step_opts opts);
 void ct_optim_zero_grad(ct_optim *o); /* all to none */
 
 typedef struct ct_step_result {
@@ -64,6 +68,10 @@ typedef struct ct_step_result {
 } ct_step_result;
 /* Waits for the device. */
 CT_NODISCARD int ct_optim_result(ct_ctx *ctx, ct_optim *o, ct_step_result *out);
+/* Without waiting: into CT_OPTIM_RESULT_BYTES of ct_host_alloc, there when `done` has happened. */
+#define CT_OPTIM_RESULT_BYTES 256
+CT_NODISCARD int ct_optim_result_async(ct_ctx *ctx, ct_optim *o, void *host, ct_event *done);
+ct_step_result ct_optim_result_of(const void *host);
 
 /* The state, for checkpoints: "PARAM.exp_avg", "PARAM.exp_avg_sq", "PARAM.momentum_buffer" (dtype of the
  * parameter), "PARAM.step" (i64, [1]). As ct_module_state. Writing into the tensors restores it. */

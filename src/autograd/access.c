@@ -30,6 +30,7 @@ int cti_check_inplace(ct_ctx *ctx, ct_tensor *t, const char *who)
                         "%s: a %s that requires grad can't be changed in place while gradients are "
                         "recorded; do it inside a CT_SCOPE_NO_GRAD scope",
                         who, t->grad_fn ? "result" : "leaf");
+    cti_enter(ctx);
     return check_no_repeat(t, who);
 }
 
@@ -38,7 +39,7 @@ static int done(ct_ctx *ctx, ct_tensor *t, const char *who, int status)
     if (status < 0 && !ctx->err.code)
         return cti_fail(&ctx->err, status, "%s: %s isn't possible on %s (%s)", who,
                         ct_dtype_name(t->view.dtype), ctx->device.be->name, ct_status_name(status));
-    t->storage->version++;
+    cti_storage_changed(t->storage);
     return ctx->err.code;
 }
 
@@ -77,6 +78,7 @@ int ct_tensor_read(ct_ctx *ctx, const ct_tensor *t, void *host, size_t bytes)
                         t ? "of another context" : "NULL");
     if (check_bytes(ctx, t, bytes, "read") < 0 || bytes == 0)
         return ctx->err.code;
+    cti_enter(ctx);
     ct_tensor *c = row_major_copy(ctx, t, true);
     if (!c)
         return ctx->err.code;
@@ -84,7 +86,7 @@ int ct_tensor_read(ct_ctx *ctx, const ct_tensor *t, void *host, size_t bytes)
     ct_tensor_release(c);
     if (r < 0 && !ctx->err.code)
         cti_fail(&ctx->err, CT_EDEVICE, "read: copying from %s failed", ctx->device.be->name);
-    return ctx->err.code;
+    return cti_late_look(ctx);
 }
 
 int ct_tensor_item(ct_ctx *ctx, const ct_tensor *t, double *out)
@@ -105,6 +107,7 @@ int ct_tensor_item(ct_ctx *ctx, const ct_tensor *t, double *out)
     bool is_float = ct_dtype_is_float(t->view.dtype);
     ct_view v = {.dtype = is_float ? CT_F64 : CT_I64, .ndim = t->view.ndim};
     memcpy(v.shape, t->view.shape, sizeof v.shape);
+    cti_enter(ctx);
     cti_storage *st = cti_storage_new(ctx, 8);
     if (!st)
         return ctx->err.code;
@@ -116,7 +119,7 @@ int ct_tensor_item(ct_ctx *ctx, const ct_tensor *t, double *out)
     cti_storage_release(st);
     if (r < 0 && !ctx->err.code)
         cti_fail(&ctx->err, CT_EDEVICE, "item: copying from %s failed", ctx->device.be->name);
-    if (!ctx->err.code)
+    if (cti_late_look(ctx) == CT_OK)
         *out = is_float ? f : (double)i;
     return ctx->err.code;
 }
@@ -195,7 +198,8 @@ int ct_tensor_add(ct_ctx *ctx, ct_tensor *dst, const ct_tensor *src, double alph
 
 static ct_rng init_rng(ct_ctx *ctx)
 {
-    ct_rng rng = {cti_rng_key_make(ctx->seed, CTI_STREAM_INIT), 0, 0, ctx->init_ordinal++};
+    ct_rng rng = {.key = cti_rng_key_make(ctx->seed, CTI_STREAM_INIT),
+                  .ordinal = ctx->init_ordinal++};
     return rng;
 }
 

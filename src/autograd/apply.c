@@ -118,7 +118,7 @@ const ct_view *cti_in_meta(const cti_node *n, int i)
 void cti_mark_changed(cti_node *n, int i)
 {
     if (n->x[i])
-        n->x[i]->storage->version++;
+        cti_storage_changed(n->x[i]->storage);
 }
 
 static int declare(cti_node *n, int o, ct_tensor *t)
@@ -167,13 +167,24 @@ int cti_out_view(cti_node *n, int o, int i, int ndim, const int64_t *shape, cons
 
 /* ---- shared checks ---- */
 
+bool cti_is_compute_dtype(const cti_node *n, ct_dtype dtype)
+{
+    return n->ctx->device.be->float_dtypes >> dtype & 1u;
+}
+
+ct_dtype cti_stat_dtype(ct_dtype dtype)
+{
+    return dtype == CT_BF16 || dtype == CT_F16 ? CT_F32 : dtype;
+}
+
 int cti_check_float(cti_node *n, int i)
 {
     ct_dtype d = n->in_view[i].dtype;
-    if (d == CT_F32 || d == CT_F64)
+    if (cti_is_compute_dtype(n, d))
         return CT_OK;
-    return cti_op_fail(n, CT_EDTYPE, "input %d is %s; float32 or float64 is needed (ct_cast)", i,
-                       ct_dtype_name(d));
+    return cti_op_fail(n, CT_EDTYPE, "input %d is %s; %s is needed (ct_cast)", i, ct_dtype_name(d),
+                       n->ctx->device.be->host_memory ? "float32 or float64" :
+                                                        "float32, bfloat16 or float16");
 }
 
 int cti_check_same_dtype(cti_node *n)
@@ -279,10 +290,20 @@ static int record(cti_node *n)
 
 static int run(cti_node *n)
 {
+    ct_ctx *ctx = n->ctx;
+    const ct_op *outer = ctx->running;
+    ctx->running = n->op;
+    for (int i = 0; ctx->capture && i < n->n_in; i++) {
+        if (n->x[i])
+            cti_capture_uses(ctx, n->x[i]->storage);
+    }
     int r = n->op->infer(n);
     if (r >= 0 && n->op->forward)
         r = n->op->forward(n);
     r = cti_kernel_status(n, "forward", r);
+    if (r >= 0 && ctx->late_armed && ctx->device.be->host_memory)
+        r = cti_late_look(ctx);
+    ctx->running = outer;
     return r >= 0 && n->recording ? record(n) : r;
 }
 
@@ -296,6 +317,7 @@ int cti_apply_multi(const ct_op *op, const void *attr, size_t attr_bytes, int n_
         return CT_EINVAL;
     if (check_inputs(ctx, op, n_in, in) < 0)
         return ctx->err.code;
+    cti_enter(ctx);
     cti_node *n = cti_node_new(ctx, op, n_in, n_out);
     if (!n)
         return ctx->err.code;

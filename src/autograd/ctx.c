@@ -25,12 +25,7 @@ ct_ctx_opts ct_ctx_defaults(void)
 static int check_opts(const ct_ctx_opts *o, ct_error *err)
 {
     const char *d = o->device ? o->device : "auto";
-    if (strncmp(d, "cuda", 4) == 0 && (d[4] == '\0' || d[4] == ':'))
-        return cti_fail(err, CT_EDEVICE,
-                        "device %s: this build of ctrain has no CUDA backend; use "
-                        "device = cpu",
-                        d);
-    if (strcmp(d, "auto") != 0 && strcmp(d, "cpu") != 0)
+    if (!cti_device_name_ok(d))
         return cti_fail(err, CT_EINVAL, "device '%s' is unknown; allowed: auto, cpu, cuda, cuda:N",
                         d);
     if (o->threads < 0 || o->threads > 4096)
@@ -63,14 +58,9 @@ ct_ctx *ct_ctx_new(ct_ctx_opts opts, ct_error *err)
     ctx->grad_mode = true;
     ctx->scope = &ctx->root;
     ctx->next_seq = 1;
-    ctx->device.be = &cti_backend_cpu;
-    ct_stream_opts so = {.threads = opts.threads, .mem = mem, .err = &ctx->err};
-    int r = ctx->device.be->mem->open(&so, &ctx->device.stream);
-    if (r < 0) {
-        if (ctx->err.code)
-            cti_fail(err, ctx->err.code, "%s", ctx->err.text);
-        else
-            cti_fail(err, r, "can't open device %s (%s)", ctx->device.be->name, ct_status_name(r));
+    ctx->pool = &ctx->main_pool;
+    if (cti_device_open(ctx) < 0) {
+        cti_fail(err, ctx->err.code, "%s", ctx->err.text);
         cti_mem_free(mem, NULL, NULL);
         return NULL;
     }
@@ -81,6 +71,7 @@ void ct_ctx_free(ct_ctx *ctx)
 {
     if (!ctx)
         return;
+    cti_enter(ctx);
     ctx->err.code = CT_OK;
     while (ctx->scope != &ctx->root)
         ct_scope_end(ctx);
@@ -90,7 +81,10 @@ void ct_ctx_free(ct_ctx *ctx)
         ct_tensor_release(t);
     }
     cti_storage_release(ctx->workspace);
-    cti_storage_trim(ctx);
+    cti_storage_release(ctx->position);
+    cti_late_free(ctx);
+    cti_pool_trim(ctx, &ctx->main_pool);
+    cti_pool_trim(ctx, &ctx->capture_pool);
     cti_free(ctx->mem, ctx->heap);
     ctx->device.be->mem->close(ctx->device.stream);
     cti_cache_free(ctx->cache);
@@ -149,8 +143,14 @@ void ct_ctx_set_position(ct_ctx *ctx, uint32_t step, uint32_t micro)
 
 ct_rng cti_next_rng(ct_ctx *ctx)
 {
-    ct_rng rng = {cti_rng_key_make(ctx->seed, CTI_STREAM_DROPOUT), ctx->step, ctx->micro,
-                  ctx->dropout_ordinal++};
+    ct_rng rng = {.key = cti_rng_key_make(ctx->seed, CTI_STREAM_DROPOUT),
+                  .step = ctx->step,
+                  .micro = ctx->micro,
+                  .ordinal = ctx->dropout_ordinal++};
+    if (ctx->capture && ctx->position && cti_capture_is_recording(ctx)) {
+        cti_capture_uses(ctx, ctx->position);
+        rng.position = ctx->position->data;
+    }
     return rng;
 }
 
@@ -205,5 +205,6 @@ struct cti_mem *cti_ctx_mem(const struct ct_ctx *ctx)
 
 cti_device *cti_ctx_device(struct ct_ctx *ctx)
 {
+    cti_enter(ctx);
     return &ctx->device;
 }

@@ -62,9 +62,11 @@ ct_tensor *cti_apply_unary(const ct_op *op, ct_unary fn, ct_tensor *x)
 
 /* ---- two inputs ---- */
 
-static bool arithmetic(ct_dtype t, bool floats)
+/* float64 sums and products are on every device. */
+static bool arithmetic(const cti_node *n, ct_dtype t, bool floats)
 {
-    return t == CT_F32 || t == CT_F64 || (!floats && (t == CT_I32 || t == CT_I64));
+    return t == CT_F64 || cti_is_compute_dtype(n, t) ||
+           (!floats && (t == CT_I32 || t == CT_I64));
 }
 
 int cti_binary_infer(cti_node *n, ct_dtype out, bool floats)
@@ -77,7 +79,7 @@ int cti_binary_infer(cti_node *n, ct_dtype out, bool floats)
         return rc;
     if (out == CT_DTYPE_COUNT) {
         out = a->dtype;
-        if (!arithmetic(out, floats))
+        if (!arithmetic(n, out, floats))
             return cti_op_fail(n, CT_EDTYPE, "takes %s, not %s: convert with ct_cast",
                                floats ? "float32 and float64" : "float32, float64, int32 and int64",
                                ct_dtype_name(out));

@@ -15,13 +15,23 @@
 /* Refcounted bytes on the device. A freed storage keeps its memory and waits in its context's cache. */
 typedef struct cti_storage {
     ct_ctx *ctx;
+    struct cti_pool *pool; /* where it goes when it is released */
     struct cti_storage *next_free;
+    struct cti_storage *live_prev, *live_next; /* all of the context, free ones too */
     void *data;
     size_t bytes; /* of the size class: at least what was asked for */
     int size_class;
     int refs;
-    uint64_t version; /* in-place changes so far */
+    uint64_t version;                 /* in-place changes so far */
+    const char *maker;                /* the op that asked for it */
+    const struct ct_capture *capture; /* that has it in its list already */
 } cti_storage;
+
+#define CTI_SIZE_CLASSES 512
+
+typedef struct cti_pool {
+    cti_storage *free[CTI_SIZE_CLASSES];
+} cti_pool;
 
 typedef struct cti_scope cti_scope;
 
@@ -35,6 +45,7 @@ struct ct_tensor {
     int output_nr;
     cti_node *accumulator; /* a leaf's end of the graph: not owned, it owns us */
     ct_tensor *grad;       /* owned; leaves alone */
+    ct_tensor *grad_home;  /* owned: the fixed memory of grad, once the leaf was in captured work */
     cti_scope *scope;      /* that owns one reference; NULL: none */
     ct_tensor *scope_prev, *scope_next;
 };
@@ -87,7 +98,16 @@ struct cti_node {
     cti_edge *edge;      /* [n_in] */
 };
 
-#define CTI_SIZE_CLASSES 512
+/* A verdict of work queued before, in device memory: two numbers, the first -1 as long as all is well. */
+typedef struct cti_late_slot {
+    cti_late_report report;
+    const ct_op *op;
+    int64_t arg;
+    cti_storage *storage;
+    ct_view view;
+} cti_late_slot;
+
+#define CTI_MAX_LATE 8
 
 struct ct_ctx {
     cti_mem *mem;
@@ -99,6 +119,8 @@ struct ct_ctx {
     cti_scope *scope; /* innermost */
     bool grad_mode;
     bool direct;
+    char fallback[256]; /* why device = auto isn't CUDA */
+    const ct_op *running;
     /* random numbers */
     uint64_t seed;
     uint32_t step, micro, dropout_ordinal, init_ordinal;
@@ -114,15 +136,31 @@ struct ct_ctx {
     size_t heap_n;
     bool in_backward;
     /* memory */
-    cti_storage *free_storages[CTI_SIZE_CLASSES];
+    cti_storage *storages; /* all, newest first */
+    cti_pool main_pool, capture_pool;
+    cti_pool *pool; /* where new storages come from */
     cti_storage *workspace;
+    size_t wanted_bytes, room_bytes; /* of the last failed allocation */
+    /* captured work */
+    struct ct_capture *capture; /* warming up or being captured */
+    int n_captures;
+    uint64_t capture_misses; /* storages that the captures' pool didn't have */
+    cti_storage *position;   /* step and micro of random numbers in captured work */
+    uint32_t sent[2];
+    bool position_sent;
+    /* verdicts that are read later */
+    cti_late_slot late[CTI_MAX_LATE];
+    int n_late;
+    bool late_armed;
 };
 
 /* storage.c */
 cti_storage *cti_storage_new(ct_ctx *ctx, size_t bytes); /* not zeroed; NULL: recorded */
 void cti_storage_retain(cti_storage *st);
 void cti_storage_release(cti_storage *st);
-void cti_storage_trim(ct_ctx *ctx);
+/* The same, never from the captures' pool: it lives longer than the work at hand. */
+cti_storage *cti_storage_new_lasting(ct_ctx *ctx, size_t bytes);
+void cti_pool_trim(ct_ctx *ctx, cti_pool *pool); /* frees what is cached */
 
 /* tensor.c */
 ct_tensor *cti_tensor_alloc(
@@ -153,6 +191,26 @@ void cti_node_drop_temps(cti_node *n);
 void cti_node_set_live(cti_node *n);           /* counted, given a sequence number */
 cti_node *cti_accumulator_of(ct_tensor *leaf); /* a new reference; NULL: recorded */
 extern const ct_op cti_op_accumulate;
+
+/* device.c */
+int cti_device_open(ct_ctx *ctx); /* by ctx->opts */
+bool cti_device_name_ok(const char *name);
+/* Before any work: this thread may have used another device. */
+static inline void cti_enter(ct_ctx *ctx)
+{
+    if (ctx->device.be->mem->enter)
+        ctx->device.be->mem->enter(ctx->device.stream);
+}
+
+/* capture.c; changed apart, they do nothing unless work is being captured */
+bool cti_capture_is_recording(const ct_ctx *ctx);
+void cti_storage_changed(cti_storage *st); /* in place: its version goes up */
+void cti_capture_uses(ct_ctx *ctx, cti_storage *st);
+void cti_capture_attached(ct_tensor *leaf); /* its gradient was NULL and is its home now */
+
+/* late.c */
+int cti_late_look(ct_ctx *ctx); /* reads the verdicts: waits for the device; the error, if there is one */
+void cti_late_free(ct_ctx *ctx);
 
 /* apply.c */
 int cti_kernel_status(cti_node *n, const char *what,

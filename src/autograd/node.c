@@ -216,7 +216,7 @@ void *cti_workspace(cti_node *n, size_t bytes)
         return NULL;
     if (!ctx->workspace || ctx->workspace->bytes < bytes) {
         cti_storage_release(ctx->workspace);
-        ctx->workspace = cti_storage_new(ctx, bytes);
+        ctx->workspace = cti_storage_new_lasting(ctx, bytes);
     }
     return ctx->workspace ? ctx->workspace->data : NULL;
 }

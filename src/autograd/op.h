@@ -113,7 +113,10 @@ int cti_out_view(cti_node *n, int o, int i, int ndim, const int64_t *shape, cons
                  int64_t offset);
 
 /* Checks shared by many ops; each records its error. */
-int cti_check_float(cti_node *n, int i); /* f32 or f64 */
+int cti_check_float(cti_node *n, int i); /* what the device computes with */
+bool cti_is_compute_dtype(const cti_node *n, ct_dtype dtype);
+/* Of what is kept about data of `dtype` (mean, log-sum-exp): f32 for bf16 and f16. */
+ct_dtype cti_stat_dtype(ct_dtype dtype);
 int cti_check_same_dtype(cti_node *n);   /* all present inputs */
 /* The broadcast of inputs a and b: shape into *ndim, shape; CT_ESHAPE when there is none. */
 int cti_broadcast(cti_node *n, int a, int b, int *ndim, int64_t *shape);
@@ -128,6 +131,13 @@ void cti_save_out(cti_node *n, int slot, int o);
 /* Fresh memory that forward fills: a temporary when no backward will come. NULL: out of memory (recorded). */
 const ct_view *cti_save_new(cti_node *n, int slot, ct_dtype dtype, int ndim, const int64_t *shape);
 const ct_view *cti_save_new_like(cti_node *n, int slot, ct_dtype dtype, const ct_view *like);
+
+/* ---- verdicts ---- What only the device knows (an index out of range) and the host must tell. A kernel
+ * writes [2] i64: the first number stays -1 unless something is wrong; an earlier finding stays. `report`
+ * gets both and `arg` and records the error: at once where memory is the host's, else when the host next
+ * reads something. NULL: out of memory (recorded). */
+typedef void (*cti_late_report)(ct_ctx *ctx, const ct_op *op, const int64_t found[2], int64_t arg);
+const ct_view *cti_late(cti_node *n, cti_late_report report, int64_t arg);
 
 /* forward changes input i in place (running statistics): its version is bumped. */
 void cti_mark_changed(cti_node *n, int i);

@@ -1,9 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Refcounted device memory, cached by size class: after the first steps of a static shape no call
- * reaches the device's allocator. */
+ * reaches the device's allocator. A storage goes back to the pool that it came from: captured work has
+ * one of its own (capture.c), whose memory is never given to other work, nor freed before. All work of
+ * a context runs in one queue (copies beside it are ordered by events before a storage can be released),
+ * so memory can be used again at once. */
 #include "autograd/internal.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 
 /* Eight classes per power of two from 512 bytes up, so that at most an eighth is wasted. */
 static int size_class(size_t bytes, size_t *rounded)
@@ -24,23 +28,119 @@ static int size_class(size_t bytes, size_t *rounded)
     return 4 + (e - 9) * 8 + (int)(k - 8);
 }
 
+/* ---- the memory that is left ---- */
+
+#define LARGEST 3
+
+/* "; the largest: 512.0 MiB of conv2d, ...". */
+static void tell_largest(const ct_ctx *ctx, char *out, size_t cap)
+{
+    const cti_storage *top[LARGEST] = {NULL};
+    size_t used;
+    for (const cti_storage *st = ctx->storages; st; st = st->live_next) {
+        const cti_storage *in = st;
+        for (int i = 0; i < LARGEST && in && st->refs > 0; i++) {
+            if (!top[i] || in->bytes > top[i]->bytes) {
+                const cti_storage *moved = top[i];
+                top[i] = in;
+                in = moved;
+            }
+        }
+    }
+    used = (size_t)snprintf(out, cap, "%s", top[0] ? "; the largest: " : "");
+    for (int i = 0; i < LARGEST && top[i] && used < cap; i++)
+        used += (size_t)snprintf(out + used, cap - used, "%s%.1f MiB of %s", i ? ", " : "",
+                                 (double)top[i]->bytes / 1048576, top[i]->maker);
+}
+
+static void fail_memory(ct_ctx *ctx, size_t bytes)
+{
+    const ct_backend *be = ctx->device.be;
+    cti_mem_stats s = cti_mem_get_stats(ctx->mem);
+    ct_device_counters d = {0};
+    size_t room = 0, total = 0;
+    char largest[160];
+    be->mem->counters(ctx->device.stream, &d);
+    tell_largest(ctx, largest, sizeof largest);
+    if (be->host_memory) {
+        d.bytes = s.live_bytes;
+        d.peak_bytes = s.peak_bytes;
+    } else {
+        be->mem->room(ctx->device.stream, &room, &total);
+    }
+    ctx->wanted_bytes = bytes;
+    ctx->room_bytes = room;
+    if (total)
+        cti_fail(&ctx->err, CT_ENOMEM,
+                 "out of memory on %s: %zu bytes asked for, %zu free of %zu, %" PRIu64
+                 " in use here, peak %" PRIu64 "%s; use smaller batches or a smaller model",
+                 be->name, bytes, room, total, d.bytes, d.peak_bytes, largest);
+    else
+        cti_fail(&ctx->err, CT_ENOMEM,
+                 "out of memory on %s: %zu bytes asked for, %" PRIu64 " in use, peak %" PRIu64
+                 "%s; use smaller batches or a smaller model",
+                 be->name, bytes, d.bytes, d.peak_bytes, largest);
+}
+
+/* ---- making and freeing ---- */
+
+static void destroy(ct_ctx *ctx, cti_storage *st)
+{
+    if (st->live_prev)
+        st->live_prev->live_next = st->live_next;
+    else
+        ctx->storages = st->live_next;
+    if (st->live_next)
+        st->live_next->live_prev = st->live_prev;
+    ctx->device.be->mem->free(ctx->device.stream, st->data);
+    cti_cache_put(ctx->cache, st, sizeof *st);
+}
+
+void cti_pool_trim(ct_ctx *ctx, cti_pool *pool)
+{
+    for (int k = 0; k < CTI_SIZE_CLASSES; k++) {
+        while (pool->free[k]) {
+            cti_storage *st = pool->free[k];
+            pool->free[k] = st->next_free;
+            destroy(ctx, st);
+        }
+    }
+}
+
 static void *device_alloc(ct_ctx *ctx, size_t bytes)
 {
     void *p = ctx->device.be->mem->alloc(ctx->device.stream, bytes);
     if (!p && !cti_mem_failed(ctx->mem)) {
-        cti_storage_trim(ctx);
+        cti_pool_trim(ctx, &ctx->main_pool);
         p = ctx->device.be->mem->alloc(ctx->device.stream, bytes);
     }
     return p;
 }
 
-static void fail_memory(ct_ctx *ctx, size_t bytes)
+static cti_storage *make(ct_ctx *ctx, size_t bytes, int size_class)
 {
-    cti_mem_stats s = cti_mem_get_stats(ctx->mem);
-    cti_fail(&ctx->err, CT_ENOMEM,
-             "out of memory on %s: %zu bytes asked for, %" PRIu64 " in use, peak %" PRIu64
-             "; use smaller batches or a smaller model",
-             ctx->device.be->name, bytes, s.live_bytes, s.peak_bytes);
+    if (cti_capture_is_recording(ctx)) {
+        ctx->capture_misses++;
+        cti_fail(&ctx->err, CT_ESTATE, "captured work asked for memory that its warm-up didn't");
+        return NULL;
+    }
+    cti_storage *st = cti_cache_get(ctx->cache, sizeof *st, "storage");
+    void *data = st ? device_alloc(ctx, bytes) : NULL;
+    if (!data) {
+        cti_cache_put(ctx->cache, st, sizeof *st);
+        fail_memory(ctx, bytes);
+        return NULL;
+    }
+    st->ctx = ctx;
+    st->pool = ctx->pool;
+    st->data = data;
+    st->bytes = bytes;
+    st->size_class = size_class;
+    st->live_next = ctx->storages;
+    if (ctx->storages)
+        ctx->storages->live_prev = st;
+    ctx->storages = st;
+    return st;
 }
 
 cti_storage *cti_storage_new(ct_ctx *ctx, size_t bytes)
@@ -51,32 +151,25 @@ cti_storage *cti_storage_new(ct_ctx *ctx, size_t bytes)
         return NULL;
     }
     int k = size_class(bytes ? bytes : 1, &rounded);
-    cti_storage *st = ctx->free_storages[k];
-    if (st) {
-        ctx->free_storages[k] = st->next_free;
-    } else {
-        st = cti_cache_get(ctx->cache, sizeof *st, "storage");
-        void *data = st ? device_alloc(ctx, rounded) : NULL;
-        if (!data) {
-            cti_cache_put(ctx->cache, st, sizeof *st);
-            fail_memory(ctx, rounded);
-            return NULL;
-        }
-        st->ctx = ctx;
-        st->data = data;
-        st->bytes = rounded;
-        st->size_class = k;
-    }
+    cti_storage *st = ctx->pool->free[k];
+    if (st)
+        ctx->pool->free[k] = st->next_free;
+    else if (!(st = make(ctx, rounded, k)))
+        return NULL;
     st->next_free = NULL;
     st->version = 0;
     st->refs = 1;
+    st->maker = ctx->running ? ctx->running->name : "tensors";
     return st;
 }
 
-static void destroy(ct_ctx *ctx, cti_storage *st)
+cti_storage *cti_storage_new_lasting(ct_ctx *ctx, size_t bytes)
 {
-    ctx->device.be->mem->free(ctx->device.stream, st->data);
-    cti_cache_put(ctx->cache, st, sizeof *st);
+    cti_pool *pool = ctx->pool;
+    ctx->pool = &ctx->main_pool;
+    cti_storage *st = cti_storage_new(ctx, bytes);
+    ctx->pool = pool;
+    return st;
 }
 
 void cti_storage_retain(cti_storage *st)
@@ -89,21 +182,10 @@ void cti_storage_release(cti_storage *st)
     if (!st || --st->refs > 0)
         return;
     ct_ctx *ctx = st->ctx;
-    if (ctx->direct) {
+    if (ctx->direct && st->pool == &ctx->main_pool) {
         destroy(ctx, st);
         return;
     }
-    st->next_free = ctx->free_storages[st->size_class];
-    ctx->free_storages[st->size_class] = st;
-}
-
-void cti_storage_trim(ct_ctx *ctx)
-{
-    for (int k = 0; k < CTI_SIZE_CLASSES; k++) {
-        while (ctx->free_storages[k]) {
-            cti_storage *st = ctx->free_storages[k];
-            ctx->free_storages[k] = st->next_free;
-            destroy(ctx, st);
-        }
-    }
+    st->next_free = st->pool->free[st->size_class];
+    st->pool->free[st->size_class] = st;
 }

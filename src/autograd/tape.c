@@ -111,10 +111,50 @@ static int set_copy(cti_node *n, ct_tensor *g)
     return cti_kernel_status(n, "accumulation", r);
 }
 
+/* Captured work writes to fixed addresses: the gradient is kept in the leaf's home. */
+static int attach_home(cti_node *n, ct_tensor *g)
+{
+    ct_ctx *ctx = n->ctx;
+    ct_tensor *leaf = n->leaf;
+    if (!leaf->grad_home) {
+        int64_t stride[CT_MAX_DIMS];
+        cti_dense_order(&leaf->view, stride);
+        cti_pool *pool = ctx->pool;
+        ctx->pool = &ctx->main_pool;
+        leaf->grad_home =
+            cti_tensor_alloc(ctx, leaf->view.dtype, leaf->view.ndim, leaf->view.shape, stride);
+        ctx->pool = pool;
+        if (!leaf->grad_home)
+            return ctx->err.code;
+    }
+    cti_capture_uses(ctx, leaf->grad_home->storage);
+    if (g != leaf->grad_home) {
+        int r = ctx->device.be->ew->copy(ctx->device.stream, &leaf->grad_home->view, &g->view);
+        if (cti_kernel_status(n, "accumulation", r) < 0)
+            return ctx->err.code;
+    }
+    leaf->grad = ct_tensor_retain(leaf->grad_home);
+    cti_capture_attached(leaf);
+    return CT_OK;
+}
+
+/* Does somebody else hold the last gradient? */
+static bool home_is_free(const ct_tensor *leaf, const ct_tensor *g)
+{
+    const ct_tensor *home = leaf->grad_home;
+    return home && home->refs == (g == home ? 2 : 1) && home->storage->refs == 1;
+}
+
 static int accumulate(cti_node *n)
 {
     ct_ctx *ctx = n->ctx;
     ct_tensor *leaf = n->leaf, *g = n->dy[0];
+    if (!leaf->grad && (ctx->capture || home_is_free(leaf, g)))
+        return attach_home(n, g);
+    if (ctx->capture && leaf->grad != leaf->grad_home)
+        return cti_op_fail(n, CT_ESTATE,
+                           "captured work would add to a gradient that was made outside of it; "
+                           "zero the gradients before");
     if (!leaf->grad) {
         if (!cti_view_dense_like(&g->view, &leaf->view) || !is_exclusive(g))
             return set_copy(n, g);
@@ -125,7 +165,7 @@ static int accumulate(cti_node *n)
     if (!cti_view_is_dense(&leaf->grad->view) && set_copy(n, leaf->grad) < 0)
         return ctx->err.code;
     int r = add_into(ctx, leaf->grad, g);
-    leaf->grad->storage->version++;
+    cti_storage_changed(leaf->grad->storage);
     return cti_kernel_status(n, "accumulation", r);
 }
 
@@ -187,6 +227,12 @@ const ct_view *cti_dx(cti_node *n, int i, int *beta)
     if (!n->dx[i]) {
         int64_t stride[CT_MAX_DIMS];
         cti_dense_order(meta, stride);
+        ct_tensor *leaf = n->edge[i].fn->leaf, *home = leaf ? leaf->grad_home : NULL;
+        if (home && !there && !leaf->grad && home_is_free(leaf, NULL) &&
+            cti_view_dense_like(&home->view, meta)) {
+            n->dx[i] = ct_tensor_retain(home);
+            return &home->view;
+        }
         n->dx[i] = cti_tensor_alloc(n->ctx, meta->dtype, meta->ndim, meta->shape, stride);
     }
     return n->dx[i] ? &n->dx[i]->view : NULL;
@@ -298,6 +344,7 @@ static void drop_dy(cti_node *n)
 static int run_node(cti_node *n, unsigned flags)
 {
     int r;
+    n->ctx->running = n->op;
     if (n->leaf) {
         r = accumulate(n);
     } else {
@@ -376,6 +423,8 @@ int ct_backward(ct_ctx *ctx, ct_tensor *output, ct_tensor *grad, unsigned flags)
     int r = ct_scope_begin(ctx, CT_SCOPE_NO_GRAD);
     if (r < 0)
         return r;
+    cti_enter(ctx);
+    const ct_op *running = ctx->running;
     ctx->in_backward = true;
     r = start(ctx, output, grad);
     while (ctx->heap_n > 0) {
@@ -387,6 +436,7 @@ int ct_backward(ct_ctx *ctx, ct_tensor *output, ct_tensor *grad, unsigned flags)
         cti_node_release(n);
     }
     ctx->in_backward = false;
+    ctx->running = running;
     ct_scope_end(ctx);
     return ctx->err.code;
 }

@@ -90,6 +90,7 @@ static int check_new(ct_ctx *ctx, ct_dtype dtype, int ndim, const int64_t *shape
     if (shape_bytes(dtype, ndim, shape) == SIZE_MAX)
         return cti_fail(&ctx->err, CT_ENOMEM,
                         "tensor: the shape has more elements than any memory");
+    cti_enter(ctx);
     return CT_OK;
 }
 
@@ -153,6 +154,7 @@ void ct_tensor_release(ct_tensor *t)
     if (t->scope)
         cti_scope_leave(t);
     ct_tensor_release(t->grad);
+    ct_tensor_release(t->grad_home);
     cti_storage_release(t->storage);
     cti_node *fn = t->grad_fn;
     ctx->n_live_tensors--;
@@ -240,7 +242,7 @@ void *cti_tensor_ptr(const struct ct_tensor *t)
 
 void cti_tensor_bump(struct ct_tensor *t)
 {
-    t->storage->version++;
+    cti_storage_changed(t->storage);
 }
 
 const char *ct_tensor_describe(const ct_tensor *t, char *buf, size_t cap)

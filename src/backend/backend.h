@@ -14,7 +14,10 @@
  *  - no operand overlaps an output, unless the kernel says so ("in place": same data and strides).
  * A NULL member or family means 'not on this device'.
  *
- * Dtypes: unless a kernel says otherwise all its float operands have one dtype, f32 or f64. */
+ * Dtypes: unless a kernel says otherwise all its float operands have one dtype, one of the backend's
+ * float_dtypes. bf16 and f16 are storage: sums and the math between load and store are f32. What a
+ * kernel keeps about such data (mean, invstd, lse, total_weight) is f32 then; per-channel parameters
+ * and statistics (weight, bias, running_*) may have the data's dtype or f32. */
 #ifndef BACKEND_BACKEND_H
 #define BACKEND_BACKEND_H
 
@@ -29,7 +32,7 @@
 extern "C" {
 #endif
 
-#define CT_BACKEND_ABI 1
+#define CT_BACKEND_ABI 2
 
 /* A strided window on device memory. Strides are in elements and may be 0 (broadcast); channels-last
  * is a stride order, nothing else. */
@@ -55,6 +58,7 @@ typedef struct ct_stream ct_stream;
 typedef struct ct_stream_opts {
     int index;   /* which device of this kind */
     int threads; /* CPU threads; 0: as many as the process may run on */
+    bool tf32;   /* CUDA: f32 products may round their operands to 10 bits of mantissa */
     cti_mem *mem;
     ct_error *err; /* where kernels may put a text; outlives the stream */
 } ct_stream_opts;
@@ -69,21 +73,52 @@ typedef struct ct_device_info {
 typedef struct ct_device_counters {
     uint64_t primitives; /* library primitives, plans, descriptors created so far */
     uint64_t syncs;      /* waits for the device so far */
+    uint64_t bytes, peak_bytes; /* of device memory, where it isn't the host's */
 } ct_device_counters;
 
-/* ---- memory ---- */
+/* ---- memory, queues ---- A stream has two queues: compute, where kernels run, and copy, for copies that
+ * run beside them. Work of one queue runs in order; an event orders the two. */
+typedef enum ct_queue { CT_QUEUE_COMPUTE, CT_QUEUE_COPY } ct_queue;
+typedef struct ct_mark ct_mark;   /* a point in a queue */
+typedef struct ct_graph ct_graph; /* captured work of the compute queue */
+
 typedef struct ct_k_mem {
     int (*open)(const ct_stream_opts *opts, ct_stream **out);
     void (*close)(ct_stream *s);
+    /* Before work of a thread that may have used another device; NULL: no need. */
+    void (*enter)(ct_stream *s);
     void *(*alloc)(ct_stream *s, size_t bytes); /* at least 64-byte aligned; NULL: out of memory */
     void (*free)(ct_stream *s, void *p);
     int (*upload)(ct_stream *s, void *dst, const void *host,
-                  size_t bytes); /* host may be reused on return */
+                  size_t bytes); /* compute queue; host may be reused on return */
     int (*download)(ct_stream *s, void *host, const void *src,
                     size_t bytes); /* complete on return */
     int (*sync)(ct_stream *s);
     void (*info)(ct_stream *s, ct_device_info *out);
     void (*counters)(ct_stream *s, ct_device_counters *out);
+    /* Bytes of device memory that are free, and in all. */
+    int (*room)(ct_stream *s, size_t *free, size_t *total);
+
+    /* The members below are NULL on a device with host_memory, where all work is done when its call
+     * returns. Pinned memory is host memory that copy_in and copy_out take; NULL: out of memory. */
+    void *(*pinned_alloc)(ct_stream *s, size_t bytes);
+    void (*pinned_free)(ct_stream *s, void *p);
+    /* Copies that the host must not disturb before a mark after them is done. */
+    int (*copy_in)(ct_stream *s, ct_queue q, void *dst, const void *pinned, size_t bytes);
+    int (*copy_out)(ct_stream *s, ct_queue q, void *pinned, const void *src, size_t bytes);
+    int (*mark_new)(ct_stream *s, ct_mark **out);
+    void (*mark_free)(ct_stream *s, ct_mark *m); /* NULL is fine */
+    int (*mark_set)(ct_stream *s, ct_queue q, ct_mark *m);
+    /* Later work of q runs after the mark; a mark never set is done. The host doesn't wait. */
+    int (*mark_wait)(ct_stream *s, ct_queue q, ct_mark *m);
+    int (*mark_done)(ct_stream *s, ct_mark *m); /* 1, 0, or a status; never waits */
+    int (*mark_sync)(ct_stream *s, ct_mark *m); /* the host waits: counted */
+    /* Between begin and end work of the compute queue is taken down instead of run; alloc, free, upload,
+     * download and sync are errors there. end with out NULL drops it. */
+    int (*capture_begin)(ct_stream *s);
+    int (*capture_end)(ct_stream *s, ct_graph **out);
+    int (*graph_launch)(ct_stream *s, ct_graph *g);
+    void (*graph_free)(ct_stream *s, ct_graph *g);
 } ct_k_mem;
 
 /* ---- elementwise ---- The scalar math is in backend/scalar.h, once for all backends. */
@@ -156,8 +191,9 @@ typedef struct ct_k_reduce {
 typedef struct ct_matmul_args {
     ct_view y;           /* [..., M, N], N contiguous */
     ct_view a, b;        /* [..., M, K] and [..., K, N]; of the last two strides of each one is 1 */
-    const ct_view *bias; /* [N] contiguous, or NULL */
-    int beta;            /* with beta 1 there is no bias */
+    const ct_view *bias;  /* [N] contiguous, or NULL */
+    const ct_view *a_sum; /* [M] contiguous, or NULL: written with the sums of a over K; ndim 2 */
+    int beta;             /* with beta 1 there is no bias */
     void *workspace;
 } ct_matmul_args; /* ndim 2 or more, equal; batch dimensions broadcast by strides 0 */
 
@@ -214,7 +250,7 @@ typedef struct ct_k_pool {
 
 /* ---- normalisation ---- Batch norm over dimension 1 of [N,C] or [N,C,...]. */
 typedef struct ct_batchnorm_args {
-    ct_view x, y;                              /* of one shape and stride order */
+    ct_view x, y;                              /* of one shape and stride order, dense */
     const ct_view *weight, *bias;              /* [C] or NULL */
     ct_view mean, invstd;                      /* [C], written by the training pass: for backward */
     const ct_view *running_mean, *running_var; /* [C]; training: updated unless NULL; eval: read */
@@ -244,10 +280,11 @@ typedef struct ct_cross_entropy_args {
     double smoothing;
     /* `loss`: with none [N,...]; else a scalar: the sum, divided by total_weight for mean. */
     enum { CT_CE_NONE, CT_CE_SUM, CT_CE_MEAN } reduction;
-    ct_view loss;
+    ct_view loss;         /* logits' dtype */
     ct_view lse;          /* [N,...]: log-sum-exp per row, for backward */
     ct_view total_weight; /* scalar: what the mean divides by (PyTorch's rule) */
-    ct_view bad;          /* scalar i64: first flat row whose class is out of range, or -1 */
+    ct_view bad; /* [2] i64: first flat row whose class is out of range, and that class; left alone
+                  * when all are in range or it holds a finding (not -1). The loss of such a row is NaN */
     void *workspace;
 } ct_cross_entropy_args;
 
@@ -263,11 +300,12 @@ typedef struct ct_k_loss {
                               const ct_view *dlogits, int beta, const ct_view *dloss);
 } ct_k_loss;
 
-/* ---- random numbers ---- Ordinals stay below 2^31 (f64 takes its second word from ordinal + 2^31). A draw depends on the logical (row-major) index of an element, never on its
- * place in memory: words 0..3 of counter (index / 4, step, micro, ordinal) serve 4 neighbours. */
+/* ---- random numbers ---- Ordinals stay below 2^31 (f64 takes its second word from ordinal + 2^31). A
+ * draw depends on the logical (row-major) index of an element, never on its place in memory: words 0..3 of counter (index / 4, step, micro, ordinal) serve 4 neighbours. */
 typedef struct ct_rng {
     cti_rng_key key;
     uint32_t step, micro, ordinal;
+    const uint32_t *position; /* device memory that holds step and micro instead (captured work), or NULL */
 } ct_rng;
 
 typedef struct ct_k_random {
@@ -328,9 +366,15 @@ typedef struct ct_k_optim {
 } ct_k_optim;
 
 typedef struct ct_backend {
-    int abi;
-    const char *name; /* "cpu" */
-    bool host_memory; /* device memory can be read by the host */
+    int abi;             /* CT_BACKEND_ABI: a plug-in of another one is refused */
+    const char *version; /* CT_VERSION: likewise */
+    const char *name;    /* "cpu" */
+    bool host_memory;    /* device memory can be read by the host */
+    unsigned float_dtypes; /* bit 1 << dtype: what float kernels take. Copies, fills, affine, mul_add,
+                            * arithmetic and sums take f64 everywhere. */
+    /* Is device `index` there and usable? CT_OK with what it is ("NVIDIA H200, sm_90") in `what`, else
+     * CT_EDEVICE with the reason. */
+    int (*probe)(int index, char *what, size_t cap);
     const ct_k_mem *mem;
     const ct_k_ew *ew;
     const ct_k_reduce *reduce;
@@ -345,6 +389,9 @@ typedef struct ct_backend {
 
 /* The CPU backend: always there. */
 extern const ct_backend cti_backend_cpu;
+
+/* What a plug-in exports: `const ct_backend ctrain_backend`. */
+#define CT_BACKEND_SYMBOL "ctrain_backend"
 
 #ifdef __cplusplus
 }

@@ -132,6 +132,15 @@ static bool count_call(cti_mem *m)
     return fail;
 }
 
+/* Under the lock. */
+static void count_live(cti_mem *m, size_t bytes)
+{
+    m->stats.live_blocks++;
+    m->stats.live_bytes += bytes;
+    if (m->stats.peak_bytes < m->stats.live_bytes)
+        m->stats.peak_bytes = m->stats.live_bytes;
+}
+
 void *cti_alloc_raw(cti_mem *m, size_t bytes, const char *maker)
 {
     block *b;
@@ -150,12 +159,27 @@ void *cti_alloc_raw(cti_mem *m, size_t bytes, const char *maker)
     b->next = m->head.next;
     b->next->prev = b;
     m->head.next = b;
-    m->stats.live_blocks++;
-    m->stats.live_bytes += bytes;
-    if (m->stats.peak_bytes < m->stats.live_bytes)
-        m->stats.peak_bytes = m->stats.live_bytes;
+    count_live(m, bytes);
     pthread_mutex_unlock(&m->lock);
     return b + 1;
+}
+
+bool cti_mem_take(cti_mem *m, size_t bytes)
+{
+    if (count_call(m))
+        return false;
+    pthread_mutex_lock(&m->lock);
+    count_live(m, bytes);
+    pthread_mutex_unlock(&m->lock);
+    return true;
+}
+
+void cti_mem_give(cti_mem *m, size_t bytes)
+{
+    pthread_mutex_lock(&m->lock);
+    m->stats.live_blocks--;
+    m->stats.live_bytes -= bytes;
+    pthread_mutex_unlock(&m->lock);
 }
 
 void *cti_alloc(cti_mem *m, size_t bytes, const char *maker)

@@ -40,6 +40,11 @@ void cti_free(cti_mem *m, void *p); /* NULL is fine */
 int cti_grow(cti_mem *m, void **p, size_t *cap, size_t need, size_t elem_bytes, const char *maker);
 char *cti_strdup(cti_mem *m, const char *s);
 
+/* Counts memory that another allocator gives (a device's): false when this is the call that has to
+ * fail; then nothing is counted as live. give: it was freed. */
+bool cti_mem_take(cti_mem *m, size_t bytes);
+void cti_mem_give(cti_mem *m, size_t bytes);
+
 cti_mem_stats cti_mem_get_stats(cti_mem *m);
 /* The n-th allocation from now (1 = the next) returns NULL, and all later ones too when `sticky`;
  * 0 switches it off. True in cti_mem_failed once one has failed so, until the next call with n > 0

@@ -25,9 +25,10 @@
 #define WORKERS_MAX  256
 #define PREFETCH_MAX 4096
 #define EPOCH_MAX    INT32_MAX /* a seek's: leaves the order's 32 bits room to go on */
+#define HOLD_MAX     64
 #define ALIGN        64
 
-typedef enum slot_state { SLOT_FREE, SLOT_AWAY, SLOT_READY } slot_state;
+typedef enum slot_state { SLOT_FREE, SLOT_AWAY, SLOT_READY, SLOT_HELD } slot_state;
 
 typedef struct slot {
     slot_state state; /* the caller's thread alone */
@@ -54,7 +55,7 @@ struct ct_loader {
     ct_error failed;                  /* code 0: none; else what every call says until a seek */
     slot *slots;
     int n_slots;
-    int held; /* the slot in the caller's hands; -1: none */
+    int n_held; /* slots in the caller's hands */
     int *free_slots, n_free;
     int *ring, ring_first, ring_count;
 
@@ -198,20 +199,33 @@ static int await_next(ct_loader *l, int *out, ct_error *err)
     return 0;
 }
 
-static void take_back(ct_loader *l)
+static void take_back(ct_loader *l, int i)
 {
-    if (l->held < 0)
-        return;
-    set_free(l, l->held);
-    l->held = -1;
+    set_free(l, i);
+    l->n_held--;
     schedule(l);
+}
+
+/* One batch more: with hold = 1 the last one is taken back. */
+static int check_held(ct_loader *l, ct_error *err)
+{
+    if (l->n_held < l->opts.hold)
+        return 0;
+    if (l->opts.hold > 1)
+        return cti_fail(err, CT_EINVAL, "loader: %d batches are held: release one first",
+                        l->n_held);
+    for (int i = 0; i < l->n_slots && l->n_held > 0; i++)
+        if (l->slots[i].state == SLOT_HELD)
+            take_back(l, i);
+    return 0;
 }
 
 /* ---- the public calls ---- */
 
 ct_loader_opts ct_loader_defaults(void)
 {
-    return (ct_loader_opts){.batch_size = 32, .workers = 0, .prefetch = 2, .shuffle = true};
+    return (ct_loader_opts){
+        .batch_size = 32, .workers = 0, .prefetch = 2, .shuffle = true, .hold = 1};
 }
 
 static int check_opts(const ct_dataset_info *info, const ct_loader_opts *o, ct_error *err)
@@ -224,6 +238,10 @@ static int check_opts(const ct_dataset_info *info, const ct_loader_opts *o, ct_e
     if (o->prefetch < (o->workers ? 1 : 0) || o->prefetch > PREFETCH_MAX)
         return cti_fail(err, CT_EINVAL, "prefetch %d: %d to %d batches with %d workers",
                         o->prefetch, o->workers ? 1 : 0, PREFETCH_MAX, o->workers);
+    if (o->hold < 0 || o->hold > HOLD_MAX)
+        return cti_fail(err, CT_EINVAL, "hold %d: 0 (as 1) to %d batches", o->hold, HOLD_MAX);
+    if (!o->alloc != !o->free)
+        return cti_fail(err, CT_EINVAL, "alloc and free must be given together");
     if (o->drop_last && o->batch_size > info->count)
         return cti_fail(err, CT_EDATA,
                         "batch_size %" PRId64 " is larger than the dataset (%" PRId64
@@ -260,7 +278,7 @@ static int make_slots(ct_loader *l, ct_error *err)
                         " samples of '%s' is too large for this machine's memory; "
                         "lower data.batch_size",
                         l->capacity, l->info->name);
-    l->n_slots = l->opts.workers ? l->opts.prefetch + 1 : 1;
+    l->n_slots = l->opts.hold + (l->opts.workers ? l->opts.prefetch : 0);
     l->slots = cti_alloc(l->mem, (size_t)l->n_slots * sizeof(*l->slots), "loader");
     l->ring = cti_alloc(l->mem, (size_t)l->n_slots * sizeof(*l->ring), "loader");
     l->free_slots = cti_alloc(l->mem, (size_t)l->n_slots * sizeof(*l->free_slots), "loader");
@@ -268,7 +286,9 @@ static int make_slots(ct_loader *l, ct_error *err)
         return cti_fail(err, CT_ENOMEM, "loader: out of memory for %d slots", l->n_slots);
     for (int i = l->n_slots; i-- > 0;) {
         slot *s = &l->slots[i];
-        unsigned char *slab = cti_alloc(l->mem, (size_t)at[n_fields], "loader slab");
+        unsigned char *slab = l->opts.alloc ?
+                                  l->opts.alloc((size_t)at[n_fields], l->opts.user) :
+                                  cti_alloc(l->mem, (size_t)at[n_fields], "loader slab");
         if (!slab)
             return cti_fail(err, CT_ENOMEM,
                             "loader: out of memory for %d batches of %" PRId64 " bytes; lower "
@@ -318,7 +338,7 @@ ct_loader *ct_loader_new(ct_dataset *ds, ct_loader_opts opts, ct_error *err)
     l->ds = ds;
     l->info = info;
     l->opts = opts;
-    l->held = -1;
+    l->opts.hold = opts.hold ? opts.hold : 1;
     l->key = cti_rng_key_make(opts.seed, CTI_STREAM_SHUFFLE);
     l->capacity = opts.batch_size < info->count ? opts.batch_size : info->count;
     l->batches = info->count / opts.batch_size;
@@ -348,8 +368,12 @@ void ct_loader_free(ct_loader *l)
     }
     cti_queue_free(l->work);
     cti_queue_free(l->done);
-    for (int i = 0; l->slots && i < l->n_slots; i++)
-        cti_free(m, l->slots[i].ids);
+    for (int i = 0; l->slots && i < l->n_slots; i++) {
+        if (l->opts.free && l->slots[i].ids)
+            l->opts.free(l->slots[i].ids, l->opts.user);
+        else
+            cti_free(m, l->slots[i].ids);
+    }
     cti_free(m, l->slots);
     cti_free(m, l->ring);
     cti_free(m, l->free_slots);
@@ -383,7 +407,8 @@ int ct_loader_next(ct_loader *l, ct_batch *out, ct_error *err)
     if (!l || !out)
         return cti_fail(err, CT_EINVAL, "ct_loader_next needs a loader and a place for the batch");
     *out = (ct_batch){.slot = -1};
-    take_back(l);
+    if (check_held(l, err) < 0)
+        return CT_EINVAL;
     if (l->failed.code)
         return tell_failure(l, err);
     if (l->index == l->batches) {
@@ -401,7 +426,8 @@ int ct_loader_next(ct_loader *l, ct_batch *out, ct_error *err)
         cancel(l);
         return tell_failure(l, err);
     }
-    l->held = i;
+    s->state = SLOT_HELD;
+    l->n_held++;
     l->index++;
     *out = (ct_batch){
         .count = s->count, .epoch = s->epoch, .index = s->index, .ids = s->ids, .slot = i};
@@ -414,9 +440,9 @@ int ct_loader_next(ct_loader *l, ct_batch *out, ct_error *err)
 void ct_loader_release(ct_loader *l, ct_batch *batch)
 {
     /* A batch that was given back before, or never was one, is nothing to take. */
-    if (l && batch && batch->count > 0 && l->held >= 0 && batch->slot == l->held &&
-        batch->ids == l->slots[l->held].ids)
-        take_back(l);
+    if (l && batch && batch->count > 0 && batch->slot >= 0 && batch->slot < l->n_slots &&
+        l->slots[batch->slot].state == SLOT_HELD && batch->ids == l->slots[batch->slot].ids)
+        take_back(l, batch->slot);
     if (batch)
         *batch = (ct_batch){.slot = -1};
 }

@@ -392,12 +392,9 @@ static void bump_all(ct_optim *o)
         cti_tensor_bump(o->guards[i].t);
 }
 
-int ct_optim_step(ct_ctx *ctx, ct_optim *o, ct_step_opts opts)
+int ct_optim_prepare(ct_ctx *ctx, ct_optim *o, ct_step_opts opts)
 {
-    const cti_device *dev;
-    void *work;
-    ct_opt_scalars *sc;
-    int rc, n;
+    int rc;
 
     if (!ctx || !o || o->ctx != ctx) {
         if (ctx && ct_error_code(ctx) == CT_OK)
@@ -407,8 +404,16 @@ int ct_optim_step(ct_ctx *ctx, ct_optim *o, ct_step_opts opts)
     rc = ct_error_code(ctx);
     if (rc == CT_OK)
         rc = check_step(o, &opts);
-    if (rc == CT_OK)
-        rc = send_scalars(o, &opts);
+    return rc == CT_OK ? send_scalars(o, &opts) : rc;
+}
+
+int ct_optim_step(ct_ctx *ctx, ct_optim *o, ct_step_opts opts)
+{
+    const cti_device *dev;
+    void *work;
+    ct_opt_scalars *sc;
+    int n, rc = ct_optim_prepare(ctx, o, opts);
+
     if (rc != CT_OK)
         return rc;
     n = gather(o);
@@ -439,6 +444,20 @@ void ct_optim_zero_grad(ct_optim *o)
 
 /* ---- looking in, restoring ---- */
 
+static ct_step_result result_of(const ct_opt_scalars *sc)
+{
+    return (ct_step_result){
+        .weight = sc->weight,
+        .grad_norm = sc->grad_norm,
+        .nonfinite = (sc->nonfinite & 5) != 0 || sc->latched,
+        .empty = (sc->nonfinite & 2) != 0,
+        .applied = sc->applied,
+        .skipped = sc->skipped,
+    };
+}
+
+_Static_assert(sizeof(ct_opt_scalars) <= CT_OPTIM_RESULT_BYTES, "a result must fit its buffer");
+
 int ct_optim_result(ct_ctx *ctx, ct_optim *o, ct_step_result *out)
 {
     const cti_device *dev;
@@ -456,15 +475,27 @@ int ct_optim_result(ct_ctx *ctx, ct_optim *o, ct_step_result *out)
     rc = dev->be->mem->download(dev->stream, &sc, cti_tensor_ptr(o->scalars), sizeof sc);
     if (rc != CT_OK)
         return launched(o, rc, "reading the result");
-    *out = (ct_step_result){
-        .weight = sc.weight,
-        .grad_norm = sc.grad_norm,
-        .nonfinite = (sc.nonfinite & 5) != 0 || sc.latched,
-        .empty = (sc.nonfinite & 2) != 0,
-        .applied = sc.applied,
-        .skipped = sc.skipped,
-    };
-    return CT_OK;
+    *out = result_of(&sc);
+    return cti_ctx_verdicts(ctx);
+}
+
+int ct_optim_result_async(ct_ctx *ctx, ct_optim *o, void *host, ct_event *done)
+{
+    if (!ctx)
+        return CT_EINVAL;
+    if (ct_error_code(ctx) != CT_OK)
+        return ct_error_code(ctx);
+    if (!o || o->ctx != ctx)
+        return ct_error_raise(ctx, CT_EINVAL, __func__, "no optimizer of this context");
+    return ct_tensor_read_async(ctx, o->scalars, host, sizeof(ct_opt_scalars), done);
+}
+
+ct_step_result ct_optim_result_of(const void *host)
+{
+    ct_opt_scalars sc;
+
+    memcpy(&sc, host, sizeof sc);
+    return result_of(&sc);
 }
 
 static void list(ct_named_tensor *out, int cap, int *n, const cti_optim_entry *e,

@@ -17,10 +17,12 @@ int cti_evaluator_open(cti_evaluator *e, ct_ctx *ctx, ct_dataset *ds, const ct_c
     o.workers = (int)cti_config_i64(config, "data", "workers");
     o.prefetch = (int)cti_config_i64(config, "data", "prefetch");
     o.shuffle = false;
-    e->loader = ct_loader_new(ds, o, err);
+    cti_feed_init(&e->feed, ctx, ct_dataset_get_info(ds));
+    e->loader =
+        cti_feed_loader(&e->feed, ds, o, cti_config_bool(config, "data", "pin_memory"), err);
     if (!e->loader)
         return err->code;
-    cti_feed_init(&e->feed, ctx, ct_dataset_get_info(ds));
+    e->captures = (cti_captures){.ctx = ctx, .on = cti_config_bool(config, "run", "capture")};
     e->loss = ct_tensor_scalar(ctx, CT_F64, 0);
     e->weight = ct_tensor_scalar(ctx, CT_F64, 0);
     e->hits = ct_tensor_scalar(ctx, CT_F64, 0);
@@ -35,7 +37,7 @@ int cti_evaluator_open(cti_evaluator *e, ct_ctx *ctx, ct_dataset *ds, const ct_c
 
 void cti_evaluator_close(cti_evaluator *e)
 {
-    ct_loader_free(e->loader);
+    cti_captures_clear(&e->captures);
     cti_feed_clear(&e->feed);
     ct_tensor_release(e->loss);
     ct_tensor_release(e->weight);
@@ -51,23 +53,38 @@ static ct_tensor *count_hits(ct_tensor *out, ct_tensor *target)
     return ct_sum(ct_cast(hit, CT_F64), NULL, 0, false);
 }
 
-static int add_batch(cti_evaluator *e, ct_module *model, ct_batch *batch)
+typedef struct one_batch {
+    cti_evaluator *e;
+    ct_module *model;
+    ct_tensor *x, *y;
+} one_batch;
+
+static int measure(void *user)
 {
-    ct_tensor *x, *y, *out, *loss, *weight = NULL;
+    const one_batch *b = user;
+    cti_evaluator *e = b->e;
+    ct_tensor *out, *loss, *weight = NULL;
     ct_ctx *ctx = e->ctx;
     int r, ended;
 
-    r = cti_feed_put(&e->feed, batch->field, batch->count, &x, &y);
-    ct_loader_release(e->loader, batch);
-    if (r < 0 || (r = ct_scope_begin(ctx, CT_SCOPE_NO_GRAD)) < 0)
+    if ((r = ct_scope_begin(ctx, CT_SCOPE_NO_GRAD)) < 0)
         return r;
-    out = ct_module_forward(model, x);
-    loss = cti_loss(out, y, 0, &weight);
+    out = ct_module_forward(b->model, b->x);
+    loss = cti_loss(out, b->y, 0, &weight);
     if ((r = cti_add_wide(ctx, e->loss, e->wide, loss)) == CT_OK &&
         (r = cti_add_wide(ctx, e->weight, e->wide, weight)) == CT_OK)
-        r = cti_add_wide(ctx, e->hits, e->wide, count_hits(out, y));
+        r = cti_add_wide(ctx, e->hits, e->wide, count_hits(out, b->y));
     ended = ct_scope_end(ctx);
     return r < 0 ? r : ended;
+}
+
+static int add_batch(cti_evaluator *e, ct_module *model, ct_batch *batch)
+{
+    one_batch b = {.e = e, .model = model};
+    int64_t count = batch->count;
+    int r = cti_feed_take(&e->feed, batch, &b.x, &b.y);
+
+    return r < 0 ? r : cti_captured(&e->captures, CTI_WORK_EVAL, count, b.x, measure, &b);
 }
 
 /* The error is in err, or in the context. */

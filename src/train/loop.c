@@ -88,7 +88,7 @@ static int after_step(cti_trainer *t)
     bool last = s->step == s->total_steps;
     int r;
 
-    if ((is_due(t, t->set.log_every, t->clock.logged_s) ||
+    if ((is_due(t, t->set.log_every, t->clock.logged_s) || t->stop_seen ||
          (last && t->set.log_every.value > 0 && s->interval_steps > 0)) &&
         (r = cti_log_step(t)) < 0)
         return r;

@@ -137,7 +137,7 @@ static int run_trial(cti_trainer *t, const frozen *fz, double lr, trial *tr)
     if ((r = cti_make_optim(t, lr, 0)) < 0)
         return r;
     cti_feed_init(&t->feed, t->ctx, info);
-    r = cti_feed_put(&t->feed, fz->field, fz->count, &x, &y) < 0 ? cti_take(t) : CT_OK;
+    r = cti_feed_write(&t->feed, fz->field, fz->count, &x, &y) < 0 ? cti_take(t) : CT_OK;
     while (r == CT_OK && tr->steps < STEPS && !tr->passed && !tr->nonfinite) {
         if (t->opts.should_stop && t->opts.should_stop(t->opts.user))
             return cti_fail(t->err, CT_EINTERRUPTED, "stopped as asked after %" PRId64 " steps",

@@ -65,19 +65,20 @@ int cti_make_context(cti_trainer *t, int threads)
 
     if (strcmp(precision, "fp32") != 0 && strcmp(precision, "fp64") != 0)
         return cti_fail(t->err, CT_ECONFIG,
-                        "run.precision = %s is not available on cpu in this version; use fp32",
+                        "run.precision = %s is not available in this version; use fp32",
                         precision);
     o.device = ct_config_get(t->config, "run", "device");
     o.dtype = strcmp(precision, "fp64") == 0 ? CT_F64 : CT_F32;
+    o.tf32 = cti_config_bool(t->config, "run", "tf32");
     o.threads = threads > 0 ? threads : (int)cti_config_i64(t->config, "run", "threads");
     o.seed = (uint64_t)cti_config_i64(t->config, "run", "seed");
+    if (o.dtype == CT_F64 && strncmp(o.device, "cuda", 4) == 0)
+        return cti_fail(t->err, CT_ECONFIG,
+                        "run.precision = fp64 works on the cpu alone, not on %s", o.device);
     t->ctx = ct_ctx_new(o, t->err);
     if (!t->ctx)
         return t->err->code;
     ct_ctx_build_info(t->ctx, &t->build);
-    if (o.dtype == CT_F64 && strcmp(t->build.device, "cpu") != 0)
-        return cti_fail(t->err, CT_ECONFIG,
-                        "run.precision = fp64 works on the cpu alone, not on %s", t->build.device);
     return CT_OK;
 }
 
@@ -212,7 +213,7 @@ static int try_model(cti_trainer *t, const ct_dataset_info *info, int64_t n, boo
 
     cti_feed_init(&feed, t->ctx, info);
     r = make_zeros(t, info, n, field);
-    if (r == CT_OK && (cti_feed_put(&feed, field, n, &x, &y) < 0 ||
+    if (r == CT_OK && (cti_feed_write(&feed, field, n, &x, &y) < 0 ||
                        ct_scope_begin(t->ctx, CT_SCOPE_NO_GRAD) < 0)) {
         r = cti_take_setup(t);
     } else if (r == CT_OK) {

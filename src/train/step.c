@@ -71,21 +71,27 @@ static int add_up(cti_trainer *t, ct_tensor *loss, ct_tensor *weight, bool first
     return r < 0 ? r : ct_tensor_add(ctx, t->window_weight, weight, 1);
 }
 
-static int micro_batch(cti_trainer *t, int64_t micro, ct_batch *batch)
+typedef struct micro_batch {
+    cti_trainer *t;
+    ct_tensor *x, *y;
+    bool first; /* of its window */
+} micro_batch;
+
+/* What is captured and replayed: forward, backward, sums. */
+static int micro_work(void *user)
 {
+    const micro_batch *b = user;
+    cti_trainer *t = b->t;
     ct_ctx *ctx = t->ctx;
-    ct_tensor *x, *y, *loss, *weight = NULL;
+    ct_tensor *loss, *weight = NULL;
     int r, ended;
 
-    ct_ctx_set_position(ctx, (uint32_t)t->state.step, (uint32_t)micro);
-    r = cti_feed_put(&t->feed, batch->field, batch->count, &x, &y);
-    ct_loader_release(t->loader, batch);
-    if (r < 0 || (r = ct_scope_begin(ctx, CT_SCOPE_PLAIN)) < 0)
+    if ((r = ct_scope_begin(ctx, CT_SCOPE_PLAIN)) < 0)
         return r;
-    loss = cti_loss(ct_module_forward(t->model, x), y, t->set.smoothing, &weight);
+    loss = cti_loss(ct_module_forward(t->model, b->x), b->y, t->set.smoothing, &weight);
     if ((r = ct_backward(ctx, loss, NULL, CT_BACKWARD_DEFAULT)) == CT_OK &&
         (r = ct_scope_begin(ctx, CT_SCOPE_NO_GRAD)) == CT_OK) {
-        r = add_up(t, loss, weight, micro == 0);
+        r = add_up(t, loss, weight, b->first);
         ended = ct_scope_end(ctx);
         r = r < 0 ? r : ended;
     }
@@ -93,26 +99,102 @@ static int micro_batch(cti_trainer *t, int64_t micro, ct_batch *batch)
     return r < 0 ? r : ended;
 }
 
+static int run_micro(cti_trainer *t, int64_t micro, ct_batch *batch)
+{
+    micro_batch b = {.t = t, .first = micro == 0};
+    int64_t count = batch->count;
+    int r;
+
+    ct_ctx_set_position(t->ctx, (uint32_t)t->state.step, (uint32_t)micro);
+    if ((r = cti_feed_take(&t->feed, batch, &b.x, &b.y)) < 0)
+        return r;
+    return cti_captured(&t->captures, b.first ? CTI_WORK_FIRST : CTI_WORK_MORE, count, b.x,
+                        micro_work, &b);
+}
+
+typedef struct window {
+    cti_trainer *t;
+    ct_step_opts o;
+} window;
+
+static int step_work(void *user)
+{
+    const window *w = user;
+    cti_trainer *t = w->t;
+    int r;
+
+    if ((r = ct_optim_step(t->ctx, t->optim, w->o)) < 0 ||
+        (r = ct_scope_begin(t->ctx, CT_SCOPE_NO_GRAD)) < 0)
+        return r;
+    if ((r = cti_add_wide(t->ctx, t->sums.loss, t->sums.wide, t->window_loss)) == CT_OK)
+        r = cti_add_wide(t->ctx, t->sums.weight, t->sums.wide, t->window_weight);
+    return ct_scope_end(t->ctx) < 0 && r == CT_OK ? ct_error_code(t->ctx) : r;
+}
+
+/* ---- the result of a step, read when the next one is under way ---- */
+
+int cti_make_results(cti_trainer *t)
+{
+    for (int i = 0; i < CTI_RESULTS && t->feed.async; i++) {
+        t->results[i].host = ct_host_alloc(t->ctx, CT_OPTIM_RESULT_BYTES);
+        t->results[i].there = ct_event_new(t->ctx);
+    }
+    return cti_take(t);
+}
+
+void cti_free_results(cti_trainer *t)
+{
+    for (int i = 0; i < CTI_RESULTS; i++) {
+        if (t->results[i].there && t->results[i].asked)
+            ct_event_sync(t->ctx, t->results[i].there);
+        ct_event_free(t->results[i].there);
+        ct_host_free(t->ctx, t->results[i].host);
+    }
+}
+
+/* Looks at what has come in, without waiting, and asks for this step's. A result whose place is needed
+ * again before it came is not looked at: it comes with the next line. */
+static int exchange_results(cti_trainer *t)
+{
+    int r = CT_OK;
+
+    for (int i = 0; i < CTI_RESULTS && t->results[i].there; i++) {
+        if (!t->results[i].asked || (r = ct_event_query(t->ctx, t->results[i].there)) == 0)
+            continue;
+        if (r < 0)
+            return r;
+        t->results[i].asked = false;
+        t->stop_seen |= ct_optim_result_of(t->results[i].host).nonfinite && t->set.stop_nonfinite;
+    }
+    for (int i = 0; i < CTI_RESULTS && t->results[i].there; i++) {
+        if (t->results[i].asked)
+            continue;
+        t->results[i].asked = true;
+        return ct_optim_result_async(t->ctx, t->optim, t->results[i].host, t->results[i].there);
+    }
+    return CT_OK;
+}
+
 static int window_step(cti_trainer *t)
 {
     double momentum = ct_schedule_momentum(&t->schedule, t->state.step);
-    ct_step_opts o = ct_step_defaults();
+    window w = {.t = t, .o = ct_step_defaults()};
     int r;
 
     t->last_lr = ct_schedule_lr(&t->schedule, t->state.step);
     ct_optim_set_lr(t->optim, t->last_lr);
     if (!isnan(momentum))
         ct_optim_set_momentum(t->optim, momentum);
-    o.weight = t->window_weight;
-    o.loss = t->window_loss;
-    o.max_norm = t->set.clip_norm;
-    o.latch = t->set.stop_nonfinite;
-    if ((r = ct_optim_step(t->ctx, t->optim, o)) < 0 ||
-        (r = ct_scope_begin(t->ctx, CT_SCOPE_NO_GRAD)) < 0)
+    w.o.weight = t->window_weight;
+    w.o.loss = t->window_loss;
+    w.o.max_norm = t->set.clip_norm;
+    w.o.latch = t->set.stop_nonfinite;
+    if ((r = ct_optim_prepare(t->ctx, t->optim, w.o)) < 0 ||
+        /* As many tensors of state: SGD gets buffers with its first momentum. */
+        (r = cti_captured(&t->captures, CTI_WORK_STEP, ct_optim_state(t->optim, NULL, 0), NULL,
+                          step_work, &w)) < 0)
         return r;
-    if ((r = cti_add_wide(t->ctx, t->sums.loss, t->sums.wide, t->window_loss)) == CT_OK)
-        r = cti_add_wide(t->ctx, t->sums.weight, t->sums.wide, t->window_weight);
-    return ct_scope_end(t->ctx) < 0 && r == CT_OK ? ct_error_code(t->ctx) : r;
+    return exchange_results(t);
 }
 
 /* The micro-batches of a window: never across the end of an epoch. The error is in t->err or in the
@@ -134,7 +216,7 @@ static int window_batches(cti_trainer *t, int64_t *samples)
                             t->state.epoch, t->state.batch + i, ct_loader_batches(t->loader));
         t->clock.wait_ms += batch.wait_ms;
         *samples += batch.count;
-        if ((r = micro_batch(t, i, &batch)) < 0)
+        if ((r = run_micro(t, i, &batch)) < 0)
             return r;
     }
     t->state.batch += n;

@@ -46,7 +46,8 @@ void cti_trainer_clear(cti_trainer *t)
     if (!t->mem)
         return;
     cti_saver_free(t->saver);
-    ct_loader_free(t->loader);
+    cti_captures_clear(&t->captures);
+    cti_free_results(t);
     cti_evaluator_close(&t->eval);
     cti_feed_clear(&t->feed);
     ct_tensor_release(t->window_loss);
@@ -130,7 +131,9 @@ static int make_loader(cti_trainer *t)
     o.shuffle = cti_config_bool(c, "data", "shuffle");
     o.drop_last = cti_config_bool(c, "data", "drop_last");
     o.seed = (uint64_t)cti_config_i64(c, "run", "seed");
-    t->loader = ct_loader_new(t->data.train, o, t->err);
+    t->loader = cti_feed_loader(&t->feed, t->data.train, o, cti_config_bool(c, "data", "pin_memory"),
+                                t->err);
+    t->captures = (cti_captures){.ctx = t->ctx, .on = cti_config_bool(c, "run", "capture")};
     return t->loader ? CT_OK : t->err->code;
 }
 
@@ -148,6 +151,7 @@ int cti_make_stepper(cti_trainer *t)
         ct_optim_set_momentum(t->optim, momentum);
     cti_feed_init(&t->feed, t->ctx, ct_dataset_get_info(t->data.train));
     if ((r = make_loader(t)) < 0 || (r = cti_make_sums(t)) < 0 ||
+        (r = cti_make_results(t)) < 0 ||
         (r = cti_evaluator_open(&t->eval, t->ctx, t->data.val, t->config, t->err)) < 0)
         return r;
     return cti_list_slots(t);
@@ -216,11 +220,18 @@ static int prepare_dir(cti_trainer *t)
 
 /* ---- lines ---- */
 
+static void tell_device(cti_trainer *t)
+{
+    if (ct_ctx_fallback(t->ctx)[0])
+        cti_tell(&t->say, CT_LOG_INFO, "device auto: %s; using cpu", ct_ctx_fallback(t->ctx));
+}
+
 static void tell_start(cti_trainer *t)
 {
     const ct_config *c = t->config;
     const cti_state *s = &t->state;
 
+    tell_device(t);
     cti_tell(&t->say, CT_LOG_INFO,
              "%s: %" PRId64 " training and %" PRId64 " validation samples, %" PRId64
              " classes; %s with %" PRId64 " parameters; %s, %s; %s, %s, %d threads, %s",
@@ -318,8 +329,10 @@ static int run(cti_trainer *t, ct_run_result *out)
     }
     if ((r = cti_setup(t, threads)) < 0)
         return r;
-    if (t->opts.overfit_one_batch)
+    if (t->opts.overfit_one_batch) {
+        tell_device(t);
         return cti_overfit(t, out);
+    }
     if (resuming && cti_resume_finished(t, out)) {
         copy_text(out->dir, sizeof out->dir, t->run.dir);
         return CT_OK;
@@ -327,6 +340,7 @@ static int run(cti_trainer *t, ct_run_result *out)
     if ((r = cti_make_stepper(t)) < 0)
         return r;
     if (t->opts.dry_run) {
+        tell_device(t);
         cti_tell(&t->say, CT_LOG_INFO,
                  "the config is fine: %" PRId64 " steps, %" PRId64
                  " parameters; nothing was trained",

@@ -5,7 +5,9 @@
 #ifndef TRAIN_TRAINER_H
 #define TRAIN_TRAINER_H
 
+#include "train/captures.h"
 #include "train/data.h"
+#include "train/feed.h"
 #include "train/metrics.h"
 #include "train/rundir.h"
 #include "train/saver.h"
@@ -31,8 +33,9 @@ typedef struct cti_settings {
 typedef struct cti_evaluator {
     ct_ctx *ctx;
     ct_dataset *ds;
-    ct_loader *loader;
+    ct_loader *loader; /* the feed's */
     cti_feed feed;
+    cti_captures captures;
     ct_tensor *loss, *weight, *hits, *wide; /* f64 */
 } cti_evaluator;
 
@@ -50,6 +53,8 @@ typedef struct cti_clock {
     int64_t steps, samples;
     double rate; /* samples per second, of the last step line */
 } cti_clock;
+
+enum { CTI_RESULTS = 2 };
 
 typedef struct cti_trainer {
     cti_mem *mem;
@@ -69,8 +74,15 @@ typedef struct cti_trainer {
     ct_optim *optim;
     ct_schedule schedule;
     cti_settings set;
-    ct_loader *loader;
+    ct_loader *loader; /* the feed's */
     cti_feed feed;
+    cti_captures captures;
+    struct {
+        void *host; /* pinned */
+        ct_event *there;
+        bool asked;
+    } results[CTI_RESULTS]; /* of steps, on their way; only where waiting for them costs */
+    bool stop_seen;         /* one of them was non-finite, and that stops the run */
     cti_evaluator eval;
     ct_tensor *window_loss, *window_weight; /* of the context's dtype */
     cti_sums sums;
@@ -126,6 +138,8 @@ ct_tensor *cti_loss(ct_tensor *out, ct_tensor *target, double smoothing, ct_tens
 int cti_add_wide(ct_ctx *ctx, ct_tensor *total, ct_tensor *wide, ct_tensor *term);
 /* The f64 scalars and tensors that steps need. */
 int cti_make_sums(cti_trainer *t);
+int cti_make_results(cti_trainer *t);
+void cti_free_results(cti_trainer *t);
 /* The next window: one optimizer step. Moves the cursor and counts. */
 int cti_step(cti_trainer *t);
 /* Reads the sums and the optimizer's result into t->state; CT_ENONFINITE when the run has to stop.

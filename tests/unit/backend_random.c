@@ -7,7 +7,7 @@ TestSuite(backend_random);
 
 static ct_rng rng_of(uint64_t seed)
 {
-    ct_rng r = {cti_rng_key_make(seed, CTI_STREAM_DROPOUT), 3, 1, 5};
+    ct_rng r = {cti_rng_key_make(seed, CTI_STREAM_DROPOUT), 3, 1, 5, NULL};
     return r;
 }
 

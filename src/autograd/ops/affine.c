@@ -20,7 +20,7 @@ static int infer(cti_node *n)
             return cti_op_fail(n, CT_EDTYPE,
                                "%s times %g plus %g is no integer: convert with ct_cast",
                                ct_dtype_name(t), a->mul, a->add);
-    } else if (t != CT_F32 && t != CT_F64) {
+    } else if (t != CT_F64 && !cti_is_compute_dtype(n, t)) {
         return cti_op_fail(n, CT_EDTYPE,
                            "takes float32, float64, int32 and int64, not %s: convert with ct_cast",
                            ct_dtype_name(t));

@@ -1,10 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "backend/cpu/cpu.h"
 
+#include <stdio.h>
+
+static int probe(int index, char *what, size_t cap)
+{
+    if (index == 0)
+        return snprintf(what, cap, "cpu"), CT_OK;
+    snprintf(what, cap, "there is one CPU device, cpu:0");
+    return CT_EDEVICE;
+}
+
 const ct_backend cti_backend_cpu = {
     .abi = CT_BACKEND_ABI,
+    .version = CT_VERSION,
     .name = "cpu",
     .host_memory = true,
+    .float_dtypes = 1u << CT_F32 | 1u << CT_F64,
+    .probe = probe,
     .mem = &cti_cpu_mem,
     .ew = &cti_cpu_ew,
     .reduce = &cti_cpu_reduce,

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#define _DEFAULT_SOURCE /* _SC_PHYS_PAGES */
 #include "backend/cpu/cpu.h"
 #include "backend/cpu/dnnl.h"
 #include "backend/cpu/parallel.h"
@@ -6,6 +7,7 @@
 #include <omp.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 const char *cti_cpu_loops_isa(void)
 {
@@ -111,6 +113,20 @@ static void mem_counters(ct_stream *s, ct_device_counters *out)
     *out = s->counters;
 }
 
+static int mem_room(ct_stream *s, size_t *free, size_t *total)
+{
+    long page = sysconf(_SC_PAGESIZE), n = sysconf(_SC_PHYS_PAGES);
+#ifdef _SC_AVPHYS_PAGES
+    long left = sysconf(_SC_AVPHYS_PAGES);
+#else
+    long left = n;
+#endif
+    (void)s;
+    *free = page > 0 && left > 0 ? (size_t)left * (size_t)page : 0;
+    *total = page > 0 && n > 0 ? (size_t)n * (size_t)page : 0;
+    return CT_OK;
+}
+
 const ct_k_mem cti_cpu_mem = {
     .open = mem_open,
     .close = mem_close,
@@ -121,4 +137,5 @@ const ct_k_mem cti_cpu_mem = {
     .sync = mem_sync,
     .info = mem_info,
     .counters = mem_counters,
+    .room = mem_room,
 };
