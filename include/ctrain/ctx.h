@@ -90,6 +90,7 @@ typedef struct ct_counters {
     uint64_t saved_bytes; /* that live nodes keep for backward */
     uint64_t primitives;  /* oneDNN primitives (CUDA: plans) created */
     uint64_t syncs;       /* waits for the device */
+    uint64_t wanted_bytes, room_bytes; /* of the last allocation that failed: its size, what was free */
 } ct_counters;
 
 ct_counters ct_ctx_counters(const ct_ctx *ctx);

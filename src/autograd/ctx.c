@@ -167,7 +167,9 @@ ct_counters ct_ctx_counters(const ct_ctx *ctx)
                      .live_nodes = ctx->n_live_nodes,
                      .saved_bytes = ctx->saved_bytes,
                      .primitives = d.primitives,
-                     .syncs = d.syncs};
+                     .syncs = d.syncs,
+                     .wanted_bytes = ctx->wanted_bytes,
+                     .room_bytes = ctx->room_bytes};
     return c;
 }
 

@@ -238,9 +238,11 @@ int cti_reduction_infer(cti_node *n, ct_dtype out);
 int cti_reduction_forward(cti_node *n, double scale);
 ct_tensor *cti_reduction_restore(cti_node *n, ct_tensor *y); /* y, dy with the 1s of keepdim */
 
-/* matmul.c: y = beta * y + a b (+ bias) for any strides of y; m of a view is its last two dimensions. */
+/* matmul.c: y = beta * y + a b (+ bias) for any strides of y; m of a view is its last two dimensions. a_sum
+ * (or NULL): also the sums of a over its columns, where cti_matmul_sums says so. */
 int cti_matmul_into(cti_node *n, const ct_view *y, int beta, const ct_view *a, const ct_view *b,
-                    const ct_view *bias);
+                    const ct_view *bias, const ct_view *a_sum);
+bool cti_matmul_sums(const ct_view *y, const ct_view *a, const ct_view *a_sum);
 ct_view cti_view_t(const ct_view *v);   /* the last two dimensions swapped */
 bool cti_view_matrix(const ct_view *v); /* will the matmul kernel take it? */
 /* All dimensions but the last as one, without a copy; false when the strides don't allow it. */

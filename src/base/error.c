@@ -110,3 +110,11 @@ const char *ct_status_name(int code)
         return "CT_E?";
     return names[-code];
 }
+
+void cti_error_suffix(ct_error *err, const char *text)
+{
+    size_t n = strlen(err->text), add = strlen(text);
+
+    if (err->code && n + add < sizeof err->text)
+        memcpy(err->text + n, text, add + 1);
+}

@@ -15,6 +15,9 @@ int cti_vfail(ct_error *err, int code, const char *where, const char *fmt, va_li
  * Returns err->code; CT_EINTERNAL when `err` is NULL, since only failing calls end with this. */
 int cti_error_prefix(ct_error *err, const char *fmt, ...) CT_PRINTF(2, 3);
 
+/* Puts `text` behind the text of a pending error, where there is room for all of it. */
+void cti_error_suffix(ct_error *err, const char *text);
+
 /* CT_EIO with strerror(errnum) in it: "WHAT PATH: No space left on device"; ENOENT and ENOTDIR give
  * `code_if_missing` (when it is a code: negative) instead of CT_EIO. Returns the code. */
 #define cti_fail_errno(err, code_if_missing, errnum, what, path) \

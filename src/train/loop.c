@@ -119,6 +119,7 @@ int cti_loop(cti_trainer *t)
     int r;
 
     t->clock.saved_s = t->clock.logged_s = begun;
+    t->bytes_before_steps = ct_ctx_counters(t->ctx).live_bytes;
     if (s->total_steps == 0 && !t->target.resume)
         return (r = no_steps(t)) < 0 ? r : cti_settle(t);
     /* The step of this evaluation may end the run only in the config it was saved under. */

@@ -238,6 +238,27 @@ static int end_epoch(cti_trainer *t)
     return CT_OK;
 }
 
+/* What a step takes grows with the batch; all else was there before the first one. */
+static void add_batch_that_fits(cti_trainer *t)
+{
+    ct_counters c = ct_ctx_counters(t->ctx);
+    double taken = (double)c.live_bytes - (double)t->bytes_before_steps;
+    double part = (taken + (double)c.room_bytes) / (taken + (double)c.wanted_bytes);
+    int64_t fits = (int64_t)((double)t->set.batch_size * part);
+    char text[200];
+
+    if (taken <= 0 || !(part < 1))
+        return;
+    if (fits >= 1)
+        snprintf(text, sizeof text,
+                 "; by what it took until then, data.batch_size = %" PRId64
+                 " (not %" PRId64 ") is the most that could fit; train.accumulate makes up for it",
+                 fits, t->set.batch_size);
+    else
+        snprintf(text, sizeof text, "; not even a batch of one sample would fit");
+    cti_error_suffix(t->err, text);
+}
+
 /* The loader's error is in t->err already, all others are in the context. */
 static int step_failed(cti_trainer *t)
 {
@@ -249,6 +270,8 @@ static int step_failed(cti_trainer *t)
         return cti_fail(t->err, CT_EINTERNAL, "step %" PRId64 " failed without a reason",
                         t->state.step + 1);
     cti_take(t);
+    if (t->err->code == CT_ENOMEM)
+        add_batch_that_fits(t);
     return cti_error_prefix(t->err, "step %" PRId64, t->state.step + 1);
 }
 

@@ -286,6 +286,16 @@ static const char *end_status(int code, bool early)
     return code == CT_EINTERRUPTED ? "interrupted" : code == CT_ENONFINITE ? "nonfinite" : "failed";
 }
 
+static void add_good_checkpoint(cti_trainer *t)
+{
+    char text[CTI_PATH_CAP + 100];
+
+    snprintf(text, sizeof text,
+             "; the last good state is saved in %s/step-%08" PRId64 ": go on with --resume",
+             t->run.checkpoints, t->good_step);
+    cti_error_suffix(t->err, text);
+}
+
 /* ---- ct_run ---- */
 
 static int train(cti_trainer *t, ct_run_result *out)
@@ -302,6 +312,8 @@ static int train(cti_trainer *t, ct_run_result *out)
     t->clock.begun_s = cti_now_s();
     r = cti_loop(t);
     cti_drain(t);
+    if (r == CT_EDEVICE && t->good_step >= 0)
+        add_good_checkpoint(t);
     fill_result(t, out);
     cti_log_end(t, end_status(r, t->stopped_early));
     if (r == CT_OK)

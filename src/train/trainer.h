@@ -96,6 +96,7 @@ typedef struct cti_trainer {
     bool saved_due;        /* ... is of a due point (not of a request to stop) */
     int64_t good_step;     /* the newest that is on the disk; -1: none */
     ct_error save_error;   /* of the last save */
+    uint64_t bytes_before_steps; /* live ones */
     int64_t checked_skips; /* state.skipped at the last look */
     double last_loss, last_norm, last_lr; /* of the last step line */
     double last_wait;                     /* the fraction */

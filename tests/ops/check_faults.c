@@ -47,22 +47,22 @@ static void one_null(harness *h, ct_ctx *ctx, ct_tensor *const *args, int i)
 void h_check_null(harness *h)
 {
     ct_tensor *none[CT_CASE_MAX_IN] = {NULL};
-    h_expect(h, !h_call(h, h->f64, none), "all inputs NULL give a result");
-    h_expect(h, !ct_error_code(h->f64), "all inputs NULL and yet a context with an error");
+    h_expect(h, !h_call(h, h->main, none), "all inputs NULL give a result");
+    h_expect(h, !ct_error_code(h->main), "all inputs NULL and yet a context with an error");
     h_data d = h_data_random(h, h->c);
     h_result before;
     h_leaves l = {0};
-    if (!h_expect(h, h_run(h, h->f64, &d, CT_F64, H_PLAIN, h_wants(h->op, h->c), &before), "%s",
+    if (!h_expect(h, h_run(h, h->main, &d, h->main_dtype, H_PLAIN, h_wants(h->op, h->c), &before), "%s",
                   before.msg))
         goto done;
-    if (!h_expect(h, !ct_scope_begin(h->f64, CT_SCOPE_PLAIN), "no scope"))
+    if (!h_expect(h, !ct_scope_begin(h->main, CT_SCOPE_PLAIN), "no scope"))
         goto done;
-    if (h_leaves_make(h->f64, &d, CT_F64, H_PLAIN, h_wants(h->op, h->c), &l))
+    if (h_leaves_make(h->main, &d, h->main_dtype, H_PLAIN, h_wants(h->op, h->c), &l))
         for (int i = 0; i < CT_CASE_MAX_IN; i++)
             if (l.arg[i])
-                one_null(h, h->f64, l.arg, i);
-    h_expect(h, !ct_scope_end(h->f64), "%s", ct_error_get(h->f64)->text);
-    still_works(h, h->f64, &d, CT_F64, &before, "a NULL input");
+                one_null(h, h->main, l.arg, i);
+    h_expect(h, !ct_scope_end(h->main), "%s", ct_error_get(h->main)->text);
+    still_works(h, h->main, &d, h->main_dtype, &before, "a NULL input");
 done:
     h_leaves_free(&l);
     h_result_free(&before);
@@ -73,16 +73,16 @@ done:
 
 void h_check_pending(harness *h)
 {
-    ct_ctx *ctx = h->f64;
+    ct_ctx *ctx = h->main;
     unsigned wants = h_wants(h->op, h->c);
     h_data d = h_data_random(h, h->c);
     h_result before;
     h_leaves l = {0};
-    if (!h_expect(h, h_run(h, ctx, &d, CT_F64, H_PLAIN, wants, &before), "%s", before.msg))
+    if (!h_expect(h, h_run(h, ctx, &d, h->main_dtype, H_PLAIN, wants, &before), "%s", before.msg))
         goto done;
     if (!h_expect(h, !ct_scope_begin(ctx, CT_SCOPE_PLAIN), "no scope"))
         goto done;
-    if (h_leaves_make(ctx, &d, CT_F64, H_PLAIN, wants, &l)) {
+    if (h_leaves_make(ctx, &d, h->main_dtype, H_PLAIN, wants, &l)) {
         ct_error_raise(ctx, CT_EDATA, "harness", "the first error");
         ct_counters a = ct_ctx_counters(ctx);
         ct_tensor *y = h_call(h, ctx, l.arg);
@@ -99,7 +99,7 @@ void h_check_pending(harness *h)
         ct_error_clear(ctx);
     }
     h_expect(h, !ct_scope_end(ctx), "%s", ct_error_get(ctx)->text);
-    still_works(h, ctx, &d, CT_F64, &before, "a pending error");
+    still_works(h, ctx, &d, h->main_dtype, &before, "a pending error");
 done:
     h_leaves_free(&l);
     h_result_free(&before);
@@ -245,7 +245,7 @@ void h_check_leak(harness *h)
 {
     unsigned wants = h_wants(h->op, h->c);
     h_data d = h_data_random(h, h->c);
-    for (int f32 = 0; f32 < 2; f32++) {
+    for (int f32 = h->first_pass; f32 < 2; f32++) {
         ct_ctx *ctx = f32 ? h->f32 : h->f64;
         ct_dtype dtype = f32 ? CT_F32 : CT_F64;
         ct_counters was = {0};
@@ -277,7 +277,7 @@ void h_check_steady(harness *h)
 {
     unsigned wants = h_wants(h->op, h->c);
     h_data d = h_data_random(h, h->c);
-    for (int f32 = 0; f32 < 2; f32++) {
+    for (int f32 = h->first_pass; f32 < 2; f32++) {
         ct_dtype dtype = f32 ? CT_F32 : CT_F64;
         ct_ctx **keep = f32 ? &h->cached_f32 : &h->cached_f64;
         ct_ctx *ctx = *keep ? *keep : (*keep = ts_ctx(dtype, false));

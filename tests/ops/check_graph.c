@@ -18,7 +18,7 @@ void h_check_strided(harness *h)
     for (int k = H_REVERSED; k < H_LAYOUTS; k++) {
         if (k == H_CHANNELS_LAST && !four)
             continue;
-        for (int f32 = 0; f32 < 2; f32++) {
+        for (int f32 = h->first_pass; f32 < 2; f32++) {
             char what[64];
             snprintf(what, sizeof(what), "%s, %s", h_layout_names[k], f32 ? "f32" : "f64");
             bool ok = h_run(h, f32 ? h->f32 : h->f64, &d, f32 ? CT_F32 : CT_F64, (h_layout)k, wants,
@@ -105,10 +105,10 @@ static void aliased(harness *h, h_data *d, int i, int j)
     h_result apart;
     h_leaves l = {0};
     ts_array got = {0};
-    bool ok = h_run(h, h->f64, d, CT_F64, H_PLAIN, wants, &apart);
-    ct_ctx *ctx = h->f64;
+    bool ok = h_run(h, h->main, d, h->main_dtype, H_PLAIN, wants, &apart);
+    ct_ctx *ctx = h->main;
     if (h_expect(h, ok, "%s", apart.msg) && !ct_scope_begin(ctx, CT_SCOPE_PLAIN)) {
-        if (h_leaves_make(ctx, d, CT_F64, H_PLAIN, wants, &l)) {
+        if (h_leaves_make(ctx, d, h->main_dtype, H_PLAIN, wants, &l)) {
             l.arg[j] = l.arg[i];
             ct_tensor *y = h_call(h, ctx, l.arg);
             if (y && !h_backward(h, ctx, y, d, CT_BACKWARD_DEFAULT))
@@ -120,7 +120,7 @@ static void aliased(harness *h, h_data *d, int i, int j)
         ts_array sum = ts_array_copy(&apart.dx[i]);
         for (int64_t k = 0; k < sum.n; k++)
             sum.v[k] += apart.dx[j].v[k];
-        h_expect_close(h, what, &got, &sum, TS_F64);
+        h_expect_close(h, what, &got, &sum, h_tol_main(h));
         ts_array_free(&sum);
         ct_error_clear(ctx);
         h_expect(h, !ct_scope_end(ctx), "%s", ct_error_get(ctx)->text);
@@ -138,7 +138,7 @@ void h_check_accum(harness *h)
     if (!wants)
         return;
     h_data d = h_data_random(h, h->c);
-    for (int f32 = 0; f32 < 2; f32++) {
+    for (int f32 = h->first_pass; f32 < 2; f32++) {
         h_result once;
         ct_dtype dtype = f32 ? CT_F32 : CT_F64;
         bool ok = h_run(h, f32 ? h->f32 : h->f64, &d, dtype, H_PLAIN, wants, &once);
@@ -178,9 +178,9 @@ static void one_at_a_time(harness *h, h_data *d, const h_result *all)
         h_result one;
         char what[64];
         snprintf(what, sizeof(what), "input %d alone requires grad", i);
-        bool ok = h_run(h, h->f64, d, CT_F64, H_PLAIN, 1u << i, &one);
+        bool ok = h_run(h, h->main, d, h->main_dtype, H_PLAIN, 1u << i, &one);
         if (h_expect(h, ok, "%s: %s", what, one.msg))
-            h_expect_close(h, what, &one.dx[i], &all->dx[i], TS_F64);
+            h_expect_close(h, what, &one.dx[i], &all->dx[i], h_tol_main(h));
         h_result_free(&one);
     }
 }
@@ -190,12 +190,12 @@ void h_check_modes(harness *h)
     unsigned wants = h_wants(h->op, h->c);
     h_data d = h_data_random(h, h->c);
     h_result none, all;
-    bool ok = h_run(h, h->f64, &d, CT_F64, H_PLAIN, 0, &none);
+    bool ok = h_run(h, h->main, &d, h->main_dtype, H_PLAIN, 0, &none);
     if (h_expect(h, ok, "no_grad: %s", none.msg)) {
         h_expect(h, !none.requires_grad && none.is_leaf, "under no_grad the output is in a graph");
         untouched(h, &d, &none);
     }
-    ok = h_run(h, h->f64, &d, CT_F64, H_PLAIN, wants, &all);
+    ok = h_run(h, h->main, &d, h->main_dtype, H_PLAIN, wants, &all);
     if (wants && h_expect(h, ok, "%s", all.msg)) {
         h_expect_same(h, "recording or not", &none, &(h_result){.y = all.y}, TS_EXACT);
         untouched(h, &d, &all);

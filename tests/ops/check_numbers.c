@@ -78,7 +78,8 @@ void h_check_golden(harness *h)
     if (dy)
         d.dy = ts_array_copy(dy);
     h_expect(h, dy || !h_wants(h->op, h->c), "the golden file has no upstream gradient");
-    against_golden(h, h->f64, CT_F64, &d);
+    if (!ts_on_cuda())
+        against_golden(h, h->f64, CT_F64, &d);
     against_golden(h, h->f32, CT_F32, &d);
     h_data_free(&d);
 }
@@ -145,7 +146,7 @@ static void diff_input(harness *h, h_data *d, int i, const ts_array *dx, double 
 void h_check_diff(harness *h)
 {
     unsigned wants = h_wants(h->op, h->c);
-    if (!wants)
+    if (!wants || ts_on_cuda()) /* f64 is the CPU's */
         return;
     if (h->c->skip_diff) {
         h_expect(h, h->c->skip_diff[0] != '\0', "skip_diff must say why");
@@ -241,4 +242,51 @@ void h_check_f32(harness *h)
         h->c = c;
         return;
     }
+}
+
+/* ---- bf16 and f16 ---- */
+
+static void round_to(ts_array *a, ct_ctx *ctx, ct_dtype low)
+{
+    if (!a->v || (a->dtype != CT_F64 && a->dtype != CT_F32))
+        return;
+    ct_tensor *t = ts_tensor(ctx, low, a);
+    ts_array rounded = ts_values(ctx, t);
+    ct_tensor_release(t);
+    if (rounded.v)
+        memcpy(a->v, rounded.v, (size_t)a->n * sizeof(double));
+    ts_array_free(&rounded);
+}
+
+static void low_equals_f64(harness *h, ct_dtype low, ts_tol tol)
+{
+    unsigned wants = h_wants(h->op, h->c);
+    h_data d = h_data_random(h, h->c);
+    h_result a, b;
+    const char *name = ct_dtype_name(low);
+    for (int i = 0; i < CT_CASE_MAX_IN; i++)
+        round_to(&d.in[i], h->f64, low);
+    bool ran = h_run(h, h->f64, &d, CT_F64, H_PLAIN, wants, &b);
+    if (ran && d.dy.v) { /* its upstream gradient was drawn just now: again with a rounded one */
+        round_to(&d.dy, h->f64, low);
+        h_result_free(&b);
+        ran = h_run(h, h->f64, &d, CT_F64, H_PLAIN, wants, &b);
+    }
+    h_expect(h, ran, "%s, f64: %s", name, b.msg);
+    if (h_expect(h, h_run(h, h->f32, &d, low, H_PLAIN, wants, &a), "%s: %s", name, a.msg) && ran)
+        h_expect_same(h, name, &a, &b, tol);
+    h_result_free(&a);
+    h_result_free(&b);
+    h_data_free(&d);
+}
+
+void h_check_low(harness *h)
+{
+    bool floats = false;
+    for (int i = 0; i < CT_CASE_MAX_IN; i++)
+        floats = floats || h_is_float(&h->c->in[i]);
+    if (!floats || !ts_on_cuda())
+        return;
+    low_equals_f64(h, CT_BF16, (ts_tol){1.6e-2, 4e-3});
+    low_equals_f64(h, CT_F16, (ts_tol){2e-3, 1e-3});
 }

@@ -10,7 +10,7 @@
 
 const char *const h_check_names[H_CHECKS] = {"golden", "diff",  "f32=f64", "strided",
                                              "accum",  "modes", "null",    "pending",
-                                             "alloc",  "leak",  "steady",  "empty"};
+                                             "alloc",  "leak",  "steady",  "low", "empty"};
 
 void h_open(harness *h, const ct_op *op, bool quiet)
 {
@@ -19,6 +19,9 @@ void h_open(harness *h, const ct_op *op, bool quiet)
     h->quiet = quiet;
     h->f64 = ts_ctx(CT_F64, true);
     h->f32 = ts_ctx(CT_F32, true);
+    h->main = ts_on_cuda() ? h->f32 : h->f64;
+    h->main_dtype = ts_on_cuda() ? CT_F32 : CT_F64;
+    h->first_pass = ts_on_cuda();
     char file[128];
     snprintf(file, sizeof(file), "ops/%s.safetensors", op->name);
     h->golden = ts_golden_open(file, h->golden_msg, sizeof(h->golden_msg));
@@ -73,7 +76,7 @@ static void breadcrumb(const harness *h)
 
 static void (*const checks[H_CHECKS])(harness *) = {
     h_check_golden, h_check_diff,    h_check_f32,   h_check_strided, h_check_accum,  h_check_modes,
-    h_check_null,   h_check_pending, h_check_alloc, h_check_leak,    h_check_steady, h_check_empty};
+    h_check_null,   h_check_pending, h_check_alloc, h_check_leak,    h_check_steady, h_check_low, h_check_empty};
 
 void h_run_check(harness *h, h_check check)
 {

@@ -18,6 +18,7 @@ typedef enum h_check {
     H_ALLOC,   /* each allocation failing in turn */
     H_LEAK,    /* nothing stays */
     H_STEADY,  /* no allocation and no primitive after warm-up */
+    H_LOW,     /* on CUDA: bf16 and f16 are near f64 of the rounded inputs */
     H_EMPTY,   /* there is a case with an empty input, or a reason */
     H_CHECKS
 } h_check;
@@ -29,7 +30,10 @@ typedef struct harness {
     const ct_op *op;
     const ct_case *c;                /* the case in hand */
     h_check check;                   /* the check in hand */
-    ct_ctx *f64, *f32;               /* contexts without caches */
+    ct_ctx *f64, *f32;               /* contexts without caches; on CUDA f32 is there, f64 the CPU */
+    ct_ctx *main;                    /* what one context alone is looked at with: f64, or CUDA's f32 */
+    ct_dtype main_dtype;
+    int first_pass;                  /* of loops over f64 and f32: on CUDA f32 alone */
     ct_ctx *cached_f64, *cached_f32; /* with; made when needed */
     ts_golden *golden;               /* NULL: none; golden_msg says why */
     char golden_msg[256];
@@ -104,6 +108,7 @@ unsigned h_wants(const ct_op *op, const ct_case *c);
 bool h_differentiable(const ct_op *op);
 bool h_is_float(const ct_case_in *in);
 ts_tol h_tol_f32(const ct_case *c);
+ts_tol h_tol_main(const harness *h);
 
 /* ---- the checks: one case each ---- */
 void h_check_golden(harness *h);
@@ -117,6 +122,7 @@ void h_check_pending(harness *h);
 void h_check_alloc(harness *h);
 void h_check_leak(harness *h);
 void h_check_steady(harness *h);
+void h_check_low(harness *h);
 void h_check_empty(harness *h); /* of the op as a whole */
 
 #endif

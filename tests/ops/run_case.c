@@ -34,6 +34,11 @@ ts_tol h_tol_f32(const ct_case *c)
     return c->tol_f32 > 0 ? (ts_tol){c->tol_f32, c->tol_f32 / 10} : TS_F32;
 }
 
+ts_tol h_tol_main(const harness *h)
+{
+    return h->main_dtype == CT_F64 ? TS_F64 : h_tol_f32(h->c);
+}
+
 h_data h_data_random(const harness *h, const ct_case *c)
 {
     h_data d = {0};
@@ -54,7 +59,7 @@ void h_data_free(h_data *d)
 
 static bool is_float(const ts_array *a)
 {
-    return a->dtype == CT_F64 || a->dtype == CT_F32;
+    return ct_dtype_is_float(a->dtype);
 }
 
 /* reversed: [d..b,a,2], narrowed: first dimension 1 longer, last one 3. */

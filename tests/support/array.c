@@ -104,9 +104,35 @@ static double load(const unsigned char *p, ct_dtype dtype)
     }
 }
 
+/* To nearest, ties to even. */
+static uint16_t bf16_of(double v)
+{
+    float f = (float)v;
+    uint32_t u;
+    memcpy(&u, &f, 4);
+    if (isnan(f))
+        return 0x7fc0;
+    return (uint16_t)((u + 0x7fff + (u >> 16 & 1)) >> 16);
+}
+
+static uint16_t f16_of(double v)
+{
+    uint16_t sign = signbit(v) ? 0x8000 : 0;
+    double a = fabs(v);
+    if (isnan(v))
+        return 0x7e00;
+    if (a >= 65520)
+        return sign | 0x7c00;
+    int e = a > 0 ? ilogb(a) : -14;
+    e = e < -14 ? -14 : e;
+    double q = rint(ldexp(a, 10 - e)); /* below 1024: denormal; 2048: the next exponent */
+    return (uint16_t)(sign | (((uint32_t)(e + 14) << 10) + (uint32_t)q));
+}
+
 static void store(unsigned char *p, ct_dtype dtype, double v)
 {
     float f = (float)v;
+    uint16_t h;
     int32_t i = dtype == CT_I32 ? (int32_t)v : 0;
     int64_t l = dtype == CT_I64 ? (int64_t)v : 0;
     switch (dtype) {
@@ -121,6 +147,11 @@ static void store(unsigned char *p, ct_dtype dtype, double v)
         break;
     case CT_I64:
         memcpy(p, &l, 8);
+        break;
+    case CT_BF16:
+    case CT_F16:
+        h = dtype == CT_BF16 ? bf16_of(v) : f16_of(v);
+        memcpy(p, &h, 2);
         break;
     case CT_F32:
         memcpy(p, &f, 4);

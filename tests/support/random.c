@@ -113,10 +113,16 @@ ts_array ts_random_normal(ct_dtype dtype, int ndim, const int64_t *shape, uint64
     return a;
 }
 
+bool ts_on_cuda(void)
+{
+    const char *device = getenv("CT_TEST_DEVICE");
+    return device && !strncmp(device, "cuda", 4);
+}
+
 ct_ctx *ts_ctx(ct_dtype dtype, bool direct)
 {
     ct_ctx_opts o = ct_ctx_defaults();
-    o.device = "cpu";
+    o.device = dtype == CT_F32 && ts_on_cuda() ? "cuda" : "cpu";
     o.threads = 2;
     o.dtype = dtype;
     o.seed = 7;

@@ -98,7 +98,10 @@ void ts_case_signature(const ct_case *c, char *buf, size_t cap);
 const char *ts_kind_name(ct_case_kind kind);
 
 /* ---- contexts and folders ---- */
-/* One CPU context. direct: no caching of freed blocks. Fails the test when it can't. */
+/* Does CT_TEST_DEVICE=cuda put f32 contexts on CUDA (the software double)? */
+bool ts_on_cuda(void);
+/* One context: of the CPU, or f32 on CUDA. direct: no caching of freed blocks. Fails the test when it
+ * can't. */
 ct_ctx *ts_ctx(ct_dtype dtype, bool direct);
 /* A new folder under TMPDIR; ts_temp_remove removes it with all in it. */
 const char *ts_temp_dir(char *buf, size_t cap);

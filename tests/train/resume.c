@@ -43,7 +43,7 @@ static void put_config(void)
 
 static pid_t start(const char *dir, int workers, bool resume)
 {
-    static char set_dir[600], set_workers[64];
+    static char set_dir[600], set_workers[64], set_device[64];
     const char *args[MAX_ARGS] = {program(), in_folder("kill.ini"), "--set", set_dir,
                                   "--set",   set_workers,           "--set", "log.every=10",
                                   "--set",   "checkpoint.every=7",  "-q"};
@@ -51,8 +51,13 @@ static pid_t start(const char *dir, int workers, bool resume)
 
     snprintf(set_dir, sizeof set_dir, "run.dir=%s", in_folder(dir));
     snprintf(set_workers, sizeof set_workers, "data.workers=%d", workers);
+    if (getenv("CT_TEST_DEVICE")) {
+        snprintf(set_device, sizeof set_device, "run.device=%s", getenv("CT_TEST_DEVICE"));
+        args[11] = "--set";
+        args[12] = set_device;
+    }
     if (resume)
-        args[11] = "--resume";
+        args[args[11] ? 13 : 11] = "--resume";
     pid = fork();
     cr_assert(pid >= 0);
     if (pid == 0) {

@@ -75,7 +75,7 @@ typedef struct ce {
     tv x, target, w, loss, lse, dx, dloss;
     double total_d;
     float total_f;
-    int64_t bad;
+    int64_t bad[2];
     ct_cross_entropy_args a;
 } ce;
 
@@ -113,7 +113,8 @@ static void ce_args(ce *u, bool weight, double smoothing)
     u->a.smoothing = smoothing;
     u->a.total_weight = (ct_view){
         u->x.v.dtype == CT_F32 ? (void *)&u->total_f : &u->total_d, u->x.v.dtype, 0, {0}, {0}};
-    u->a.bad = (ct_view){&u->bad, CT_I64, 0, {0}, {0}};
+    u->a.bad = (ct_view){u->bad, CT_I64, 1, {2}, {1}};
+    u->bad[0] = u->bad[1] = -1;
 }
 
 static void ce_run(ce *u, int threads)
@@ -168,7 +169,7 @@ static void ce_case(ct_dtype t, enum layout l, int ndim, const int64_t *shape, b
     double total = 0, sum = 0, *g = calloc((size_t)K, sizeof *g), w, tol = tol_of(t);
     ce_args(&u, weight, smoothing);
     ce_run(&u, 1);
-    cr_assert_eq(u.bad, -1);
+    cr_assert_eq(u.bad[0], -1);
     for (int64_t r = 0; r < rows; r++) {
         bool ignored = !prob && get(&u.target.v, r) == -100;
         double loss = ignored ? 0 : row_loss(&u, r, K, inner, g, &w);
@@ -263,10 +264,14 @@ Test(backend_loss, ignored_bad_and_infinite)
             put(&u.target.v, i, i == 2 ? 3 : i == 3 ? -1 : 1);
         u.a.ignore_index = 1;
         ce_run(&u, 1);
-        cr_assert_eq(u.bad, 2);
+        cr_assert(u.bad[0] == 2 && u.bad[1] == 3);
+        cr_assert(isnan(get(&u.loss.v, red == CT_CE_NONE ? 2 : 0)));
         u.a.ignore_index = 3;
         ce_run(&u, 1);
-        cr_assert_eq(u.bad, 3);
+        cr_assert(u.bad[0] == 2 && u.bad[1] == 3, "an earlier finding stays");
+        ce_args(&u, false, 0);
+        ce_run(&u, 1);
+        cr_assert(u.bad[0] == 3 && u.bad[1] == -1);
         ce_free(&u);
     }
     for (int smooth = 0; smooth < 2; smooth++) { /* -inf elsewhere: fine, but not with smoothing */

@@ -218,6 +218,49 @@ Test(backend_matmul, empty)
     fixture_close(&f);
 }
 
+/* The sums of a over K, in the same call: all layouts of a, also where the product is empty. */
+Test(backend_matmul, sums_of_a)
+{
+    static const int64_t shape[][3] = {{7, 5, 9}, {1, 4, 3}, {64, 10, 1}, {33, 1, 200},
+                                       {0, 3, 4}, {3, 0, 4}, {3, 4, 0},   {300, 3, 257}};
+    fixture f;
+    fixture_open(&f, 2);
+    for (int i = 0; i < 32; i++) {
+        const int64_t *d = shape[i % 8];
+        const ct_dtype dtype = i / 8 % 2 ? CT_F64 : CT_F32;
+        ct_matmul_args a = {.a = dense(d[0], d[2]), .b = dense(d[2], d[1]), .y = dense(d[0], d[1])};
+        ct_view sum = {.ndim = 1, .shape = {d[0]}, .stride = {1}};
+        if (i / 16) {
+            a.a.stride[0] = 1;
+            a.a.stride[1] = d[0] ? d[0] : 1;
+        }
+        back(&f, &a.a, dtype);
+        back(&f, &a.b, dtype);
+        back(&f, &a.y, dtype);
+        back(&f, &sum, dtype);
+        fill(&a.a, 4);
+        fill(&a.b, 5);
+        a.a_sum = &sum;
+        double *want = expected(&a);
+        cr_assert_eq(run(&f, &a), CT_OK);
+        const double tol = (dtype == CT_F64 ? 1e-14 : 2e-6) * (double)(d[2] + 1);
+        for (int64_t j = 0; j < d[0] * d[1]; j++)
+            cr_assert(fabs(load(&a.y, j) - want[j]) <= tol);
+        for (int64_t j = 0; j < d[0]; j++) {
+            double w = 0;
+            for (int64_t k = 0; k < d[2]; k++)
+                w += load(&a.a, place(&a.a, j * d[2] + k));
+            cr_assert(fabs(load(&sum, j) - w) <= tol, "problem %d: sum %lld is %g, not %g", i,
+                      (long long)j, load(&sum, j), w);
+        }
+        free(want);
+        void *p[4] = {a.a.data, a.b.data, a.y.data, sum.data};
+        for (int j = 0; j < 4; j++)
+            f.be->mem->free(f.s, p[j]);
+    }
+    fixture_close(&f);
+}
+
 Test(backend_matmul, other_dtypes_are_refused)
 {
     fixture f;

@@ -67,8 +67,9 @@ static int forward(cti_node *n)
     const attrs *a = cti_attr(n);
     const ct_view *x = cti_x(n, IN_X);
     const ct_k_norm *k = cti_be(n)->norm;
-    const ct_view *mean = cti_save_new(n, SAVE_MEAN, x->dtype, 1, &x->shape[1]);
-    const ct_view *invstd = cti_save_new(n, SAVE_INVSTD, x->dtype, 1, &x->shape[1]);
+    ct_dtype stat = cti_stat_dtype(x->dtype);
+    const ct_view *mean = cti_save_new(n, SAVE_MEAN, stat, 1, &x->shape[1]);
+    const ct_view *invstd = cti_save_new(n, SAVE_INVSTD, stat, 1, &x->shape[1]);
     if (!mean || !invstd)
         return cti_pending(n);
     cti_save_in(n, SAVE_X, IN_X);

@@ -90,7 +90,7 @@ static int infer(cti_node *n)
     int ndim = a->reduction == CT_REDUCE_NONE ? row_shape(x, shape) : 0;
     rc = cti_out(n, 0, x->dtype, ndim, shape);
     if (!rc && a->want_total)
-        rc = cti_out(n, 1, x->dtype, 0, NULL);
+        rc = cti_out(n, 1, cti_stat_dtype(x->dtype), 0, NULL);
     return rc;
 }
 
@@ -103,30 +103,23 @@ static void kernel_options(const attrs *a, ct_cross_entropy_args *args)
                                                        CT_CE_MEAN;
 }
 
-/* The kernel has found a class out of range: says which, while the host can look. */
-static int check_bad(cti_node *n, const ct_view *bad, const ct_view *target, int64_t classes)
+/* The kernel has found a class out of range. */
+static void report_bad(ct_ctx *ctx, const ct_op *op, const int64_t found[2], int64_t classes)
 {
-    int64_t row = *(const int64_t *)bad->data, left = row, at = 0;
-    if (row < 0)
-        return CT_OK;
-    for (int i = target->ndim - 1; i >= 0; i--) {
-        at += left % target->shape[i] * target->stride[i];
-        left /= target->shape[i];
-    }
-    int64_t value = ((const int64_t *)target->data)[at];
-    return cti_op_fail(n, CT_EDATA,
-                       "target %lld at row %lld is out of range for %lld classes (0..%lld)%s",
-                       (long long)value, (long long)row, (long long)classes, (long long)classes - 1,
-                       value == classes ? "; 1-based?" :
-                       value < 0        ? "; rows to skip are marked by ignore_index" :
-                                          "");
+    cti_raise(ctx, op, CT_EDATA,
+              "target %lld at row %lld is out of range for %lld classes (0..%lld)%s",
+              (long long)found[1], (long long)found[0], (long long)classes, (long long)classes - 1,
+              found[1] == classes ? "; 1-based?" :
+              found[1] < 0        ? "; rows to skip are marked by ignore_index" :
+                                    "");
 }
 
 static int forward(cti_node *n)
 {
     const attrs *a = cti_attr(n);
     const ct_view *x = cti_x(n, IN_LOGITS), *t = cti_x(n, IN_TARGET), *w = cti_x(n, IN_WEIGHT);
-    const ct_view scalar = {.dtype = CT_I64};
+    const ct_view none = {.dtype = CT_I64}, *bad = &none;
+    ct_dtype stat = cti_stat_dtype(x->dtype);
     int64_t shape[CT_MAX_DIMS];
     int ndim = row_shape(x, shape);
     if (cti_wants(n, IN_TARGET) || cti_wants(n, IN_WEIGHT))
@@ -134,10 +127,10 @@ static int forward(cti_node *n)
                            "%s requires grad, which is only there for the logits: "
                            "use ct_detach",
                            cti_wants(n, IN_TARGET) ? "target" : "weight");
-    const ct_view *lse = cti_save_new(n, SAVE_LSE, x->dtype, ndim, shape);
-    const ct_view *total =
-        a->want_total ? cti_y(n, 1) : cti_save_new(n, SAVE_TOTAL, x->dtype, 0, NULL);
-    const ct_view *bad = cti_temp_like(n, CT_I64, &scalar);
+    const ct_view *lse = cti_save_new(n, SAVE_LSE, stat, ndim, shape);
+    const ct_view *total = a->want_total ? cti_y(n, 1) : cti_save_new(n, SAVE_TOTAL, stat, 0, NULL);
+    if (t->dtype == CT_I64)
+        bad = cti_late(n, report_bad, x->shape[1]);
     if (!lse || !total || !bad)
         return cti_pending(n);
     ct_cross_entropy_args args = {.logits = *x,
@@ -154,8 +147,6 @@ static int forward(cti_node *n)
     if (bytes && !args.workspace)
         return cti_pending(n);
     int rc = k->cross_entropy(cti_stream(n), &args);
-    if (!rc && cti_be(n)->host_memory && t->dtype == CT_I64)
-        rc = check_bad(n, bad, t, x->shape[1]);
     if (rc)
         return rc;
     cti_save_in(n, SAVE_LOGITS, IN_LOGITS);

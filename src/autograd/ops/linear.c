@@ -42,7 +42,7 @@ static int forward(cti_node *n)
         cti_save_in(n, 0, 0);
     if (cti_wants(n, 0))
         cti_save_in(n, 1, 1);
-    return cti_matmul_into(n, &y, 0, &x, &wt, cti_x(n, 2));
+    return cti_matmul_into(n, &y, 0, &x, &wt, cti_x(n, 2), NULL);
 }
 
 static int backward_data(cti_node *n, const ct_view *dy)
@@ -53,35 +53,34 @@ static int backward_data(cti_node *n, const ct_view *dy)
         return cti_pending(n);
     ct_view rows;
     if (cti_view_rows(dx, &rows))
-        return cti_matmul_into(n, &rows, beta, dy, cti_saved(n, 1), NULL);
+        return cti_matmul_into(n, &rows, beta, dy, cti_saved(n, 1), NULL, NULL);
     ct_view t = *dx;
     cti_row_major(t.ndim, t.shape, t.stride);
     const ct_view *tmp = cti_temp_like(n, dx->dtype, &t);
     if (!tmp)
         return cti_pending(n);
     cti_view_rows(tmp, &rows);
-    int rc = cti_matmul_into(n, &rows, 0, dy, cti_saved(n, 1), NULL);
+    int rc = cti_matmul_into(n, &rows, 0, dy, cti_saved(n, 1), NULL, NULL);
     return rc ? rc : cti_sum_into(n, dx, beta, tmp, 1);
 }
 
 static int backward_params(cti_node *n, const ct_view *dy)
 {
-    int rc = CT_OK, beta;
-    if (cti_wants(n, 1)) {
-        const ct_view *dw = cti_dx(n, 1, &beta);
-        if (!dw)
-            return cti_pending(n);
-        ct_view x, dyt = cti_view_t(dy);
+    const ct_view *dw = NULL, *db = NULL;
+    const ct_view dyt = cti_view_t(dy);
+    int rc = CT_OK, beta_w = 0, beta_b = 0;
+    if (cti_wants(n, 1) && !(dw = cti_dx(n, 1, &beta_w)))
+        return cti_pending(n);
+    if (cti_wants(n, 2) && !(db = cti_dx(n, 2, &beta_b)))
+        return cti_pending(n);
+    /* db on the way of dW: dy is read once. */
+    const bool both = dw && db && !beta_b && cti_matmul_sums(dw, &dyt, db);
+    if (dw) {
+        ct_view x;
         cti_view_rows(cti_saved(n, 0), &x);
-        rc = cti_matmul_into(n, dw, beta, &dyt, &x, NULL);
+        rc = cti_matmul_into(n, dw, beta_w, &dyt, &x, NULL, both ? db : NULL);
     }
-    if (!rc && cti_wants(n, 2)) {
-        const ct_view *db = cti_dx(n, 2, &beta);
-        if (!db)
-            return cti_pending(n);
-        rc = cti_sum_into(n, db, beta, dy, 1);
-    }
-    return rc;
+    return rc || !db || both ? rc : cti_sum_into(n, db, beta_b, dy, 1);
 }
 
 static int backward(cti_node *n)

@@ -82,8 +82,15 @@ static int nothing_into(cti_node *n, const ct_view *y, int beta, const ct_view *
     return beta ? CT_OK : ew->fill(cti_stream(n), y, 0);
 }
 
+bool cti_matmul_sums(const ct_view *y, const ct_view *a, const ct_view *a_sum)
+{
+    ct_view y0 = settled(y);
+    return y->ndim == 2 && ct_view_numel(y) > 0 && a->shape[1] > 0 && y0.stride[1] == 1 &&
+           (a_sum->stride[0] == 1 || a_sum->shape[0] == 1);
+}
+
 int cti_matmul_into(cti_node *n, const ct_view *y, int beta, const ct_view *a, const ct_view *b,
-                    const ct_view *bias)
+                    const ct_view *bias, const ct_view *a_sum)
 {
     const ct_k_matmul *k = cti_be(n)->matmul;
     if (ct_view_numel(y) == 0)
@@ -91,7 +98,8 @@ int cti_matmul_into(cti_node *n, const ct_view *y, int beta, const ct_view *a, c
     if (a->shape[a->ndim - 1] == 0)
         return nothing_into(n, y, beta, bias);
     ct_view y0 = settled(y);
-    ct_matmul_args args = {.y = y0, .a = settled(a), .b = settled(b), .bias = bias, .beta = beta};
+    ct_matmul_args args = {
+        .y = y0, .a = settled(a), .b = settled(b), .bias = bias, .a_sum = a_sum, .beta = beta};
     int r = y->ndim - 2, c = y->ndim - 1;
     if (y0.stride[c] != 1 && y0.stride[r] == 1 && !bias) {
         /* The gradient of a transposed operand: y^T = b^T a^T has contiguous rows. */
@@ -105,7 +113,7 @@ int cti_matmul_into(cti_node *n, const ct_view *y, int beta, const ct_view *a, c
         const ct_view *t = cti_temp_like(n, y->dtype, &rows);
         if (!t)
             return cti_pending(n);
-        int rc = cti_matmul_into(n, t, 0, a, b, bias);
+        int rc = cti_matmul_into(n, t, 0, a, b, bias, NULL);
         return rc ? rc : cti_be(n)->ew->affine(cti_stream(n), y, beta, t, 1, 0);
     }
     size_t bytes = 0;
@@ -215,7 +223,7 @@ static int forward(cti_node *n)
         cti_save_in(n, 0, 0);
     if (cti_wants(n, 0))
         cti_save_in(n, 1, 1);
-    return cti_matmul_into(n, &y, 0, &a, &b, NULL);
+    return cti_matmul_into(n, &y, 0, &a, &b, NULL, NULL);
 }
 
 /* dx = beta * dx + l r, summed over the batches that dx hasn't. */
@@ -225,12 +233,12 @@ static int sum_of_products(cti_node *n, const ct_view *dx, int beta, const ct_vi
     ct_view full = *l;
     full.shape[l->ndim - 1] = r->shape[r->ndim - 1];
     if (cti_same_shape(dx, &full))
-        return cti_matmul_into(n, dx, beta, l, r, NULL);
+        return cti_matmul_into(n, dx, beta, l, r, NULL, NULL);
     cti_row_major(full.ndim, full.shape, full.stride);
     const ct_view *t = cti_temp_like(n, dx->dtype, &full);
     if (!t)
         return cti_pending(n);
-    int rc = cti_matmul_into(n, t, 0, l, r, NULL);
+    int rc = cti_matmul_into(n, t, 0, l, r, NULL, NULL);
     return rc ? rc : cti_sum_into(n, dx, beta, t, 1);
 }
 
@@ -256,7 +264,7 @@ static int backward_b(cti_node *n, const ct_view *dy)
     if (dx.ndim == 2 && dy->ndim > 2 && cti_view_rows(&l, &rows) && cti_view_rows(dy, &dy_rows) &&
         cti_view_matrix(&rows) && cti_view_matrix(&dy_rows)) {
         ct_view rows_t = cti_view_t(&rows);
-        return cti_matmul_into(n, &dx, beta, &rows_t, &dy_rows, NULL);
+        return cti_matmul_into(n, &dx, beta, &rows_t, &dy_rows, NULL, NULL);
     }
     ct_view a = batched(&l, dy), at = cti_view_t(&a);
     return sum_of_products(n, &dx, beta, &at, dy);

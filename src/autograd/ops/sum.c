@@ -90,7 +90,7 @@ ct_tensor *cti_reduction_restore(cti_node *n, ct_tensor *y)
 static int infer(cti_node *n)
 {
     ct_dtype t = cti_x(n, 0)->dtype;
-    if (t == CT_F16 || t == CT_BF16)
+    if ((t == CT_F16 || t == CT_BF16) && !cti_is_compute_dtype(n, t))
         return cti_op_fail(n, CT_EDTYPE, "%s can't be summed: convert with ct_cast to float32",
                            ct_dtype_name(t));
     return cti_reduction_infer(n, ct_dtype_is_float(t) ? t : CT_I64);

@@ -30,7 +30,8 @@ typedef struct ce_job {
 /* What a chunk of rows adds. */
 typedef struct ce_chunk {
     const ce_job *job;
-    int64_t row, bad;
+    int64_t row;
+    int64_t bad[2]; /* row and class; row -1: none */
     double loss, weight;
 } ce_chunk;
 
@@ -183,7 +184,7 @@ static void ce_task(void *ctx, int64_t begin, int64_t end)
     const ce_job *c = ctx;
 
     for (int64_t i = begin; i < end; i++) {
-        ce_chunk k = {.job = c, .row = i * c->rows, .bad = -1}, *at = &k;
+        ce_chunk k = {.job = c, .row = i * c->rows, .bad = {-1, -1}}, *at = &k;
         cti_loop_range(&c->l, i * c->rows, CTI_MIN((i + 1) * c->rows, c->l.numel), c->fn, &at);
         c->chunks[i] = k;
     }
@@ -197,10 +198,22 @@ static void store(const ct_view *v, double x)
         *(double *)v->data = x;
 }
 
+/* The first finding stays until it has been read. */
+static void report(const ct_view *bad, const int64_t found[2])
+{
+    int64_t *row = bad->data, *class = row + bad->stride[0];
+
+    if (*row != -1)
+        return;
+    *row = found[0];
+    *class = found[1];
+}
+
 static int cross_entropy(ct_stream *s, const ct_cross_entropy_args *a)
 {
     double loss = 0, weight = 0;
-    int64_t bad = -1, n;
+    const int64_t *bad = NULL;
+    int64_t n;
     ce_job c;
     int rc = ce_init(&c, a);
 
@@ -217,13 +230,14 @@ static int cross_entropy(ct_stream *s, const ct_cross_entropy_args *a)
     for (int64_t i = 0; i < n; i++) {
         loss += c.chunks[i].loss;
         weight += c.chunks[i].weight;
-        if (bad < 0)
+        if (!bad && c.chunks[i].bad[0] >= 0)
             bad = c.chunks[i].bad;
     }
     if (a->reduction != CT_CE_NONE)
         store(&a->loss, a->reduction == CT_CE_MEAN ? loss / weight : loss);
     store(&a->total_weight, weight);
-    *(int64_t *)a->bad.data = bad;
+    if (bad)
+        report(&a->bad, bad);
     return CT_OK;
 }
 

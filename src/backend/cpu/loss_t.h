@@ -180,8 +180,13 @@ static ISA void FN(ce_span)(const cti_span *sp, const void *arg)
             } else {
                 int64_t y = *(const int64_t *)t;
                 bool ignored = y == c->ignore_index, bad = !ignored && (y < 0 || y >= c->classes);
-                if (bad && k->bad < 0)
-                    k->bad = k->row;
+                if (bad) {
+                    loss = (double)NAN;
+                    if (k->bad[0] < 0) {
+                        k->bad[0] = k->row;
+                        k->bad[1] = y;
+                    }
+                }
                 if (!ignored && !bad) {
                     T w = FN(class_weight)(c, y);
                     loss = -(double)(w * (x[y * c->x_stride] - m - ls));
@@ -257,8 +262,7 @@ static ISA void FN(ce_grad_span)(const cti_span *sp, const void *arg)
                 FN(ce_grad_row)(c, dx, x, c->probabilities ? (const T *)t : NULL, y, lse, g, 1, 1);
             else
                 FN(ce_grad_row)
-                (c, dx, x, c->probabilities ? (const T *)t : NULL, y, lse, g, c->d_stride,
-                 c->x_stride);
+            (c, dx, x, c->probabilities ? (const T *)t : NULL, y, lse, g, c->d_stride, c->x_stride);
         }
 }
 

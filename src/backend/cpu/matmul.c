@@ -330,10 +330,21 @@ static void bias_alone(const ct_matmul_args *args, const cti_dnnl_matmul *p)
     }
 }
 
+/* Another family's kernel sums a; the product's workspace is free for it. */
+static ct_view sum_view(const ct_matmul_args *args)
+{
+    ct_view v = {.data = args->a_sum->data, .dtype = args->a_sum->dtype, .ndim = 2};
+    v.shape[0] = args->a_sum->shape[0];
+    v.shape[1] = v.stride[0] = v.stride[1] = 1;
+    return v;
+}
+
 static int check_dtype(const ct_matmul_args *args)
 {
     ct_dtype d = args->y.dtype;
-    bool same = args->a.dtype == d && args->b.dtype == d && (!args->bias || args->bias->dtype == d);
+    bool same = args->a.dtype == d && args->b.dtype == d &&
+                (!args->bias || args->bias->dtype == d) &&
+                (!args->a_sum || args->a_sum->dtype == d);
     return same && (d == CT_F32 || d == CT_F64) ? CT_OK : CT_EDTYPE;
 }
 
@@ -342,29 +353,39 @@ static bool is_empty(const ct_matmul_args *args)
     return !ct_view_numel(&args->y) || !args->a.shape[args->a.ndim - 1];
 }
 
-static int workspace(ct_stream *s, const ct_matmul_args *args, size_t *bytes)
+static int product_workspace(ct_stream *s, const ct_matmul_args *args, size_t *bytes)
 {
-    *bytes = 0;
-    int rc = check_dtype(args);
-    if (rc || is_empty(args))
-        return rc;
+    if (is_empty(args))
+        return CT_OK;
     if (args->y.dtype == CT_F64) {
         int64_t n = args->y.shape[args->y.ndim - 1], k = args->a.shape[args->a.ndim - 1];
         *bytes = (size_t)(panels(n) * CTI_TILE_COLS * k) * sizeof(double);
         return CT_OK;
     }
     plan pl;
-    rc = make_plan(s, args, &pl);
+    int rc = make_plan(s, args, &pl);
     if (!rc)
         *bytes = pl.a.bytes + pl.b.bytes + pl.y.bytes + cti_dnnl_workspace(pl.op);
     return rc;
 }
 
-static int matmul(ct_stream *s, const ct_matmul_args *args)
+static int workspace(ct_stream *s, const ct_matmul_args *args, size_t *bytes)
 {
+    *bytes = 0;
     int rc = check_dtype(args);
-    if (rc || !ct_view_numel(&args->y))
-        return rc;
+    if (!rc)
+        rc = product_workspace(s, args, bytes);
+    if (!rc && args->a_sum) {
+        ct_view sum = sum_view(args);
+        *bytes = CTI_MAX(*bytes, cti_cpu_reduce.workspace(s, CT_RED_SUM, &sum, &args->a));
+    }
+    return rc;
+}
+
+static int product(ct_stream *s, const ct_matmul_args *args)
+{
+    if (!ct_view_numel(&args->y))
+        return CT_OK;
     if (args->y.dtype == CT_F32 && !is_empty(args))
         return matmul_f32(s, args);
     cti_dnnl_matmul p;
@@ -375,6 +396,17 @@ static int matmul(ct_stream *s, const ct_matmul_args *args)
     else
         matmul_f64(s, args, &p);
     return CT_OK;
+}
+
+static int matmul(ct_stream *s, const ct_matmul_args *args)
+{
+    int rc = check_dtype(args);
+    if (!rc)
+        rc = product(s, args);
+    if (rc || !args->a_sum)
+        return rc;
+    ct_view sum = sum_view(args);
+    return cti_cpu_reduce.reduce(s, CT_RED_SUM, &sum, 0, &args->a, 1, args->workspace);
 }
 
 const ct_k_matmul cti_cpu_matmul = {
