@@ -18,7 +18,8 @@ typedef struct params {
 
 static params all; /* large */
 
-/* n[i] elements each; a negative number: -n of them, but no gradient. `shift`: from 16-byte addresses. */
+/* n[i] elements each; a negative number: -n of them, but no gradient. `shift`: from 16-byte
+ * addresses. */
 static params *make(pair *p, int count, const int64_t *n, bool momentum, int64_t shift)
 {
     params *u = &all;

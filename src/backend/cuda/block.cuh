@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What kernels share that join many elements to one: a block of CTI_BLOCK threads is split into `lanes` that
- * share the elements of one output and CTI_BLOCK / lanes outputs. Neighbouring threads go along the
- * dimension that is dense: rows, where that one is joined, else columns. All follows from shapes and strides
- * alone, and partial results are joined in a tree: the same bytes on each device and in each run. */
+/* What kernels share that join many elements to one: a block of CTI_BLOCK threads is split into
+ * `lanes` that share the elements of one output and CTI_BLOCK / lanes outputs. Neighbouring threads
+ * go along the dimension that is dense: rows, where that one is joined, else columns. All follows
+ * from shapes and strides alone, and partial results are joined in a tree: the same bytes on each
+ * device and in each run. */
 #ifndef BACKEND_CUDA_BLOCK_CUH
 #define BACKEND_CUDA_BLOCK_CUH
 
@@ -97,7 +98,8 @@ template <int N> struct rows {
     }
 };
 
-/* Along `dim` of v[0..N), of one shape; `sort` as for loops. The last operand is the one to go along. */
+/* Along `dim` of v[0..N), of one shape; `sort` as for loops. The last operand is the one to go
+ * along. */
 template <int N>
 inline rows<N> rows_of(const ct_view *const (&v)[N], int dim, bool sort, int in_flight)
 {

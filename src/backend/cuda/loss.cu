@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Cross entropy. The rows are the positions of [N,C,...], in row-major order, each along the classes.
- * Forward: a fixed number of rows to each block, whose sums go to the workspace and are joined by one block;
- * sums of rows are doubles, in a fixed order. Backward: row by row, from the log-sum-exp of forward. */
+/* Cross entropy. The rows are the positions of [N,C,...], in row-major order, each along the
+ * classes. Forward: a fixed number of rows to each block, whose sums go to the workspace and are
+ * joined by one block; sums of rows are doubles, in a fixed order. Backward: row by row, from the
+ * log-sum-exp of forward. */
 #include "backend/cuda/block.cuh"
 
 namespace cti
@@ -177,8 +178,8 @@ struct ce_pair_op {
     }
 };
 
-/* This lane's part of what a row's gradient shares: the sum of exp(x - lse), which is not quite 1 as lse is
- * rounded (it matters where the logits are f32), and the sum of w_c t_c. */
+/* This lane's part of what a row's gradient shares: the sum of exp(x - lse), which is not quite 1
+ * as lse is rounded (it matters where the logits are f32), and the sum of w_c t_c. */
 template <class T>
 __device__ inline ce_pair grad_sums(const ce &c, place p, lanes l, const T *x, const T *t,
                                     float lse)
@@ -196,8 +197,8 @@ __device__ inline ce_pair grad_sums(const ce &c, place p, lanes l, const T *x, c
     return v;
 }
 
-/* This lane's elements of d loss / d x_i = g (mass p_i - b_i): b_i = t_i w_i, or w_i share plus `own` at i =
- * y. `scale` is mass over the sum of exponentials. */
+/* This lane's elements of d loss / d x_i = g (mass p_i - b_i): b_i = t_i w_i, or w_i share plus
+ * `own` at i = y. `scale` is mass over the sum of exponentials. */
 template <class T>
 __device__ inline void grad_row(const ce &c, place p, lanes l, T *dx, int64_t dx_stride, int beta,
                                 const T *x, const T *t, int64_t y, float lse, float scale,

@@ -151,13 +151,15 @@ static void plan_operand(const problem *p, const ct_view *v, int64_t *stride, in
 
 /* ---- algorithms ---- */
 
+/* Compared as bytes: without padding. */
 typedef struct lt_key {
     int64_t m, n, k, lda, ldb, ldd; /* ours: a, b, y */
     int64_t stride_a, stride_b, stride_d;
     int32_t batch, dtype;
     int32_t trans_a, trans_b;
     int32_t epilogue;
-    int32_t align_a, align_b, align_d; /* in bytes */
+    int32_t align_a, align_b, align_d, align_vector; /* in bytes */
+    int32_t none;
 } lt_key;
 
 typedef struct lt_entry lt_entry;
@@ -210,7 +212,14 @@ static cublasStatus_t set_op(cublasLtMatmulDesc_t op, cublasLtMatmulDescAttribut
     return cublasLtMatmulDescSetAttribute(op, name, &v, sizeof v);
 }
 
-static cublasStatus_t describe(const ct_stream *s, lt_entry *e)
+static cublasStatus_t set_vector(cublasLtMatmulDesc_t op, void *vector)
+{
+    return cublasLtMatmulDescSetAttribute(op, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &vector,
+                                          sizeof vector);
+}
+
+/* vector: what the epilogue adds or writes, or NULL. */
+static cublasStatus_t describe(const ct_stream *s, lt_entry *e, void *vector)
 {
     const lt_key *k = &e->key;
     const bool fast = s->tf32 && k->dtype == CT_F32;
@@ -222,6 +231,8 @@ static cublasStatus_t describe(const ct_stream *s, lt_entry *e)
         r = set_op(e->op, CUBLASLT_MATMUL_DESC_TRANSB, k->trans_a ? CUBLAS_OP_T : CUBLAS_OP_N);
     if (!r)
         r = set_op(e->op, CUBLASLT_MATMUL_DESC_EPILOGUE, k->epilogue);
+    if (!r && vector)
+        r = set_vector(e->op, vector);
     if (!r)
         r = make_layout(k, k->trans_b ? k->k : k->n, k->trans_b ? k->n : k->k, k->ldb, k->stride_b,
                         &e->b);
@@ -284,13 +295,13 @@ static lt_entry **bucket_of(ct_stream *s, const lt_key *key)
     return &s->lt_cache->bucket[(h ^ h >> 32) % BUCKETS];
 }
 
-static int make_entry(ct_stream *s, const lt_key *key, lt_entry **out)
+static int make_entry(ct_stream *s, const lt_key *key, void *vector, lt_entry **out)
 {
     lt_entry *e = cti_alloc(s->mem, sizeof *e, "cublasLt algorithm");
     if (!e)
         return cti_fail(s->err, CT_ENOMEM, "out of memory for an algorithm of cublasLt");
     e->key = *key;
-    cublasStatus_t r = describe(s, e);
+    cublasStatus_t r = describe(s, e, vector);
     if (!r)
         r = choose(s, e);
     if (r) {
@@ -303,7 +314,7 @@ static int make_entry(ct_stream *s, const lt_key *key, lt_entry **out)
 }
 
 /* The algorithm for a problem, which may be that there is none. */
-static int get_entry(ct_stream *s, const lt_key *key, lt_entry **out)
+static int get_entry(ct_stream *s, const lt_key *key, void *vector, lt_entry **out)
 {
     lt_entry **bucket = bucket_of(s, key), **at = bucket, *e;
     int depth = 0;
@@ -315,7 +326,7 @@ static int get_entry(ct_stream *s, const lt_key *key, lt_entry **out)
     if (e) {
         *at = e->next;
     } else {
-        int r = make_entry(s, key, &e);
+        int r = make_entry(s, key, vector, &e);
         if (r < 0)
             return r;
         if (depth >= CHAIN) {
@@ -356,6 +367,13 @@ static ct_view column(const ct_view *a_sum)
     return v;
 }
 
+static void *vector_of(const ct_matmul_args *args, int32_t epilogue)
+{
+    return epilogue == CUBLASLT_EPILOGUE_BIAS   ? args->bias->data :
+           epilogue == CUBLASLT_EPILOGUE_BGRADB ? args->a_sum->data :
+                                                  NULL;
+}
+
 static void make_key(const ct_matmul_args *args, const plan *pl, int32_t epilogue, lt_key *k)
 {
     const problem *p = &pl->p;
@@ -384,7 +402,8 @@ static void make_key(const ct_matmul_args *args, const plan *pl, int32_t epilogu
                   .epilogue = epilogue,
                   .align_a = alignment(a),
                   .align_b = alignment(b),
-                  .align_d = alignment(y)};
+                  .align_d = alignment(y),
+                  .align_vector = alignment((uintptr_t)vector_of(args, epilogue))};
 }
 
 /* The epilogues first, the bare product where no algorithm has them. */
@@ -401,12 +420,12 @@ static int make_plan(ct_stream *s, const ct_matmul_args *args, plan *pl)
                        args->a_sum ? CUBLASLT_EPILOGUE_BGRADB :
                                      CUBLASLT_EPILOGUE_DEFAULT;
     make_key(args, pl, epilogue, &key);
-    int r = get_entry(s, &key, &pl->e);
+    int r = get_entry(s, &key, vector_of(args, epilogue), &pl->e);
     if (r == CT_OK && pl->e->refused && epilogue != CUBLASLT_EPILOGUE_DEFAULT) {
         pl->add_bias = args->bias != NULL;
         pl->sum_apart = args->a_sum != NULL;
-        key.epilogue = CUBLASLT_EPILOGUE_DEFAULT;
-        r = get_entry(s, &key, &pl->e);
+        make_key(args, pl, CUBLASLT_EPILOGUE_DEFAULT, &key);
+        r = get_entry(s, &key, NULL, &pl->e);
     }
     if (r == CT_OK && pl->e->refused)
         return cti_fail(s->err, CT_EDEVICE,
@@ -497,16 +516,11 @@ static int multiply(ct_stream *s, const ct_matmul_args *args, const plan *pl, vo
     const int64_t es = (int64_t)ct_dtype_bytes(args->y.dtype);
     const float one = 1, beta = args->beta ? 1 : 0;
     const lt_entry *e = pl->e;
-    void *vector = e->key.epilogue == CUBLASLT_EPILOGUE_BIAS   ? args->bias->data :
-                   e->key.epilogue == CUBLASLT_EPILOGUE_BGRADB ? args->a_sum->data :
-                                                                 NULL;
+    void *vector = vector_of(args, e->key.epilogue);
     int64_t count = 1;
     int r = CT_OK;
     if (vector)
-        r = cti_lt_check(s,
-                         cublasLtMatmulDescSetAttribute(e->op, CUBLASLT_MATMUL_DESC_BIAS_POINTER,
-                                                        &vector, sizeof vector),
-                         "cublasLtMatmulDescSetAttribute");
+        r = cti_lt_check(s, set_vector(e->op, vector), "cublasLtMatmulDescSetAttribute");
     for (int i = 0; i < outer; i++)
         count *= p->batch[i];
     for (int64_t t = 0; t < count && r == CT_OK; t++) {

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Batch norm: sums over each channel in fixed chunks, their joining by channel, then one elementwise pass with
- * a few numbers for each channel. Channels-last goes along the channels, other layouts along the rest.
+/* Batch norm: sums over each channel in fixed chunks, their joining by channel, then one
+ * elementwise pass with a few numbers for each channel. Channels-last goes along the channels,
+ * other layouts along the rest.
  *
- * Statistics are taken around one of the values at hand, in small groups that are joined in doubles (Chan et
- * al. 1979): nothing cancels however far from zero the values are. */
+ * Statistics are taken around one of the values at hand, in small groups that are joined in doubles
+ * (Chan et al. 1979): nothing cancels however far from zero the values are. */
 #include "backend/cuda/norm.h"
 
 #include "backend/cuda/block.cuh"
@@ -47,7 +48,8 @@ struct dots_op {
     }
 };
 
-/* The elementwise pass: y = (x - mean) scale + shift; dx = (dy - shift - (x - mean) slope) scale. */
+/* The elementwise pass: y = (x - mean) scale + shift; dx = (dy - shift - (x - mean) slope)
+ * scale. */
 struct coef {
     float mean, scale, shift, slope;
 };
@@ -240,8 +242,9 @@ __global__ void __launch_bounds__(CTI_BLOCK)
     out[c] = k;
 }
 
-/* ---- the elementwise pass ---- Operands: y, x, the channel's coef; or dx, x, coef, dy. In units of V
- * elements along the innermost dimension, whose coefs are neighbours (channels-last), or one. */
+/* ---- the elementwise pass ---- Operands: y, x, the channel's coef; or dx, x, coef, dy. In units
+ * of V elements along the innermost dimension, whose coefs are neighbours (channels-last), or
+ * one. */
 template <class T, int V, int N>
 __global__ void __launch_bounds__(CTI_BLOCK) apply_kernel(loop<N> l, int beta)
 {

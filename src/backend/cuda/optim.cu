@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Optimizers in two passes over fixed chunks, which never cross a parameter, as src/backend/cpu/optim.c; a
- * block for each chunk. The table of parameters goes by value, as many of them to a launch as fit. All that
- * changes from step to step (ct_opt_scalars, the parameters' counters) is read in the kernels: a captured step
- * sees new values. Counters change in a kernel of their own, after all that read them. */
+/* Optimizers in two passes over fixed chunks, which never cross a parameter, as
+ * src/backend/cpu/optim.c; a block for each chunk. The table of parameters goes by value, as many
+ * of them to a launch as fit. All that changes from step to step (ct_opt_scalars, the parameters'
+ * counters) is read in the kernels: a captured step sees new values. Counters change in a kernel of
+ * their own, after all that read them. */
 #include "backend/cuda/block.cuh"
 
 namespace cti
@@ -48,7 +49,8 @@ __device__ inline int param_of(const table &t, uint32_t chunk)
     return low;
 }
 
-/* Four neighbours from element i, those at n and beyond being 0; `packs`: as 16 bytes where all four are. */
+/* Four neighbours from element i, those at n and beyond being 0; `packs`: as 16 bytes where all
+ * four are. */
 struct four {
     float v[4];
 };
@@ -92,8 +94,8 @@ __device__ inline bool aligned(const void *p)
 
 /* ---- pass 1 ---- */
 
-/* The sum of squares of each chunk, in doubles: the square of any finite f32 fits, so that the sum is finite
- * if all elements are. */
+/* The sum of squares of each chunk, in doubles: the square of any finite f32 fits, so that the sum
+ * is finite if all elements are. */
 __global__ void __launch_bounds__(CTI_BLOCK) squares_kernel(table t, double *parts)
 {
     CTI_SHARED(double, part, CTI_BLOCK);
@@ -289,7 +291,8 @@ static int64_t chunks_of(const ct_opt_param *p)
     return p->g ? div_up(p->n, CHUNK) : 0;
 }
 
-/* Fills the table with parameters from *i on that have chunks; false when there are none any more. */
+/* Fills the table with parameters from *i on that have chunks; false when there are none any
+ * more. */
 static bool next_table(table *t, int n, const ct_opt_param *params, int *i)
 {
     t->n = 0;

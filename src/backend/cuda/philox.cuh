@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Philox4x32-10 in kernels: the words that base/rng.c gives. Random123's own header has exceptions in it, which
- * device code's host side is compiled without. */
+/* Philox4x32-10 in kernels: the words that base/rng.c gives. Random123's own header has exceptions
+ * in it, which device code's host side is compiled without. */
 #ifndef BACKEND_CUDA_PHILOX_CUH
 #define BACKEND_CUDA_PHILOX_CUH
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Random numbers by logical index: element i takes word i % 4 of Philox counter (i / 4, step, micro, ordinal),
- * wherever it lies in memory; the same numbers as on the CPU (src/backend/cpu/random.c has the rules).
- * In dense row-major memory a thread makes the four elements of a counter; in any other layout it goes in the
- * order of memory and each element draws by itself. */
+/* Random numbers by logical index: element i takes word i % 4 of Philox counter (i / 4, step,
+ * micro, ordinal), wherever it lies in memory; the same numbers as on the CPU
+ * (src/backend/cpu/random.c has the rules). In dense row-major memory a thread makes the four
+ * elements of a counter; in any other layout it goes in the order of memory and each element draws
+ * by itself. */
 #include "backend/cuda/block.cuh"
 #include "backend/cuda/philox.cuh"
 
@@ -11,8 +12,9 @@
 namespace cti
 {
 
-/* ---- what is made of words ---- Of the element's own one, the other one of its pair (words 2k and 2k + 1; is
- * the own one the odd one?), and x. Products and sums are rounded one by one: the CPU's bytes. */
+/* ---- what is made of words ---- Of the element's own one, the other one of its pair (words 2k and
+ * 2k + 1; is the own one the odd one?), and x. Products and sums are rounded one by one: the CPU's
+ * bytes. */
 struct dropout_op {
     float scale;
     uint32_t threshold; /* keeps words >> 8 from here on */
@@ -32,8 +34,9 @@ struct uniform_op {
     }
 };
 
-/* cos (or sin) of v turns, 0 <= v <= 1, to a few units of 1e-16: v is brought into an eighth of a turn around
- * 0 exactly, and the series is short there. The library's sin and cos need local memory. */
+/* cos (or sin) of v turns, 0 <= v <= 1, to a few units of 1e-16: v is brought into an eighth of a
+ * turn around 0 exactly, and the series is short there. The library's sin and cos need local
+ * memory. */
 __device__ inline double of_turns(double v, bool sine)
 {
     int quarter = (int)(4 * v + 0.5);

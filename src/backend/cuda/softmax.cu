@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Softmax, log-softmax and their gradients along any dimension. Two passes over a row: what the row shares,
- * then its elements. */
+/* Softmax, log-softmax and their gradients along any dimension. Two passes over a row: what the row
+ * shares, then its elements. */
 #include "backend/cuda/block.cuh"
 
 namespace cti
