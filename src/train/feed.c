@@ -123,6 +123,8 @@ static int make_size(cti_feed *f, int64_t count, int *out)
         s->y = batch_tensor(f, 1, field[1].dtype, count);
         s->copied = ct_event_new(f->ctx);
         s->consumed = ct_event_new(f->ctx);
+        if (s->consumed) /* the first copy comes after the zeros that new tensors are filled with */
+            ct_event_record(f->ctx, s->consumed);
     }
     if (ct_error_code(f->ctx) != CT_OK) {
         drop(f, i);
