@@ -12,7 +12,7 @@
  *  - `beta` is 0 (write) or 1 (add to what is there);
  *  - zero-size views are allowed everywhere and mean no work (a sum over nothing is 0);
  *  - no operand overlaps an output, unless the kernel says so ("in place": same data and strides).
- * A NULL member or family means 'not on this device'.
+ * All members are there: a plug-in without one is refused (plugin.c).
  *
  * Dtypes: unless a kernel says otherwise all its float operands have one dtype, one of the backend's
  * float_dtypes. bf16 and f16 are storage: sums and the math between load and store are f32. What a

@@ -57,8 +57,44 @@ static void *open_plugin(char *why, size_t cap)
     return plugin;
 }
 
+typedef struct family {
+    const char *name;
+    const void *kernels; /* a struct of function pointers and nothing else */
+    size_t bytes;
+} family;
+
+/* The first family with a kernel missing; NULL: complete. Ops call kernels without asking. */
+static const char *incomplete(const ct_backend *be)
+{
+    const family all[] = {
+        {"ew", be->ew, sizeof *be->ew},
+        {"reduce", be->reduce, sizeof *be->reduce},
+        {"matmul", be->matmul, sizeof *be->matmul},
+        {"conv", be->conv, sizeof *be->conv},
+        {"pool", be->pool, sizeof *be->pool},
+        {"norm", be->norm, sizeof *be->norm},
+        {"loss", be->loss, sizeof *be->loss},
+        {"random", be->random, sizeof *be->random},
+        {"optim", be->optim, sizeof *be->optim},
+    };
+    if (!be->probe || !be->mem || !be->mem->open || !be->mem->close)
+        return "mem";
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        void (*kernel)(void);
+        if (!all[i].kernels)
+            return all[i].name;
+        for (size_t at = 0; at < all[i].bytes; at += sizeof kernel) {
+            memcpy(&kernel, (const char *)all[i].kernels + at, sizeof kernel);
+            if (!kernel)
+                return all[i].name;
+        }
+    }
+    return NULL;
+}
+
 const ct_backend *cti_plugin_cuda(char *why, size_t cap)
 {
+    const char *lacks;
     const ct_backend *be;
     void *plugin = open_plugin(why, cap);
 
@@ -69,11 +105,14 @@ const ct_backend *cti_plugin_cuda(char *why, size_t cap)
         snprintf(why, cap, "the CUDA plug-in has no symbol %s: it is of another program",
                  CT_BACKEND_SYMBOL);
     } else if (be->abi != CT_BACKEND_ABI) {
-        snprintf(why, cap, "the CUDA plug-in is of another version: its interface is %d, %d is needed",
+        snprintf(why, cap,
+                 "the CUDA plug-in is of another version: its interface is %d, %d is needed",
                  be->abi, CT_BACKEND_ABI);
     } else if (strcmp(be->version, CT_VERSION) != 0) {
         snprintf(why, cap, "the CUDA plug-in is of version %s, ctrain of %s: install both together",
                  be->version, CT_VERSION);
+    } else if ((lacks = incomplete(be)) != NULL) {
+        snprintf(why, cap, "the CUDA plug-in lacks a kernel of family %s", lacks);
     } else {
         return be;
     }

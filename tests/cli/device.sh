@@ -1,8 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # device = auto, cuda and cpu where there is no driver, no plug-in or the wrong one. Arguments: the program,
-# then the plug-ins: of another interface, of another version, on the software double (may be missing).
-OTHER_ABI=$2 OTHER_VERSION=$3 DOUBLE=${4:-}
+# then the plug-ins: of another interface, of another version, without kernels, on the software double (may
+# be missing).
+OTHER_ABI=$2 OTHER_VERSION=$3 EMPTY=$4 DOUBLE=${5:-}
 . "$(dirname "$0")/lib.sh"
 unset CTRAIN_CUDA_PLUGIN
 absolute() {
@@ -11,7 +12,8 @@ absolute() {
     *) echo "$OLDPWD/$1" ;;
     esac
 }
-OTHER_ABI=$(absolute "$OTHER_ABI") OTHER_VERSION=$(absolute "$OTHER_VERSION") DOUBLE=$(absolute "$DOUBLE")
+OTHER_ABI=$(absolute "$OTHER_ABI") OTHER_VERSION=$(absolute "$OTHER_VERSION")
+EMPTY=$(absolute "$EMPTY") DOUBLE=$(absolute "$DOUBLE")
 good good.ini
 N=0
 
@@ -76,6 +78,8 @@ CTRAIN_CUDA_PLUGIN=$OTHER_ABI
 falls_back "the CUDA plug-in is of another version: its interface is "
 CTRAIN_CUDA_PLUGIN=$OTHER_VERSION
 falls_back "the CUDA plug-in is of version 0.0.0, ctrain of "
+CTRAIN_CUDA_PLUGIN=$EMPTY
+falls_back "the CUDA plug-in lacks a kernel of family mem"
 
 # On the double: no device, one too old, one that isn't there, one that is.
 if [ -n "$DOUBLE" ]; then

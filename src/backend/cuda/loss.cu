@@ -217,9 +217,10 @@ __device__ inline void grad_row(const ce &c, place p, lanes l, T *dx, int64_t dx
     }
 }
 
-/* Operands: target, lse, dloss, logits, dlogits. `weights`: their sum, or NULL. */
+/* Operands: target, lse, dloss, logits, dlogits. `weights`: their sum, or NULL. (4 blocks: for more ptxas
+ * would spill on sm_120.) */
 template <class T>
-__global__ void __launch_bounds__(CTI_BLOCK)
+__global__ void __launch_bounds__(CTI_BLOCK, 4)
     ce_grad_kernel(rows<5> r, ce c, int beta, const double *weights)
 {
     CTI_SHARED(ce_pair, part, CTI_BLOCK);
