@@ -75,7 +75,7 @@ int cti_lt_check(ct_stream *s, cublasStatus_t e, const char *what)
         return CT_OK;
     cti_cuda_check(s, cudaPeekAtLastError(), what);
     return cti_fail(s->err, e == CUBLAS_STATUS_ALLOC_FAILED ? CT_ENOMEM : CT_EDEVICE,
-                    "%s failed on cuda:%d: %s", what, s->device, cublasGetStatusString(e));
+                    "%s failed on cuda:%d: %s", what, s->device, cublasLtGetStatusString(e));
 }
 
 int cti_dnn_check(ct_stream *s, cudnnStatus_t e, const char *what)

@@ -94,7 +94,7 @@ template <class A> static A *parts_in(void *workspace, const plan &p)
 
 /* ---- sums ---- Block x: channels; block y: a chunk. */
 template <class T>
-__global__ void __launch_bounds__(CTI_BLOCK) moments_kernel(plan p, moments *parts)
+__global__ void __launch_bounds__(CTI_BLOCK, 2) moments_kernel(plan p, moments *parts)
 {
     CTI_SHARED(moments, part, CTI_BLOCK);
     place at = place_of(p.l);

@@ -127,7 +127,7 @@ __global__ void __launch_bounds__(CTI_BLOCK)
 }
 
 template <class T>
-__global__ void __launch_bounds__(CTI_BLOCK)
+__global__ void __launch_bounds__(CTI_BLOCK, 2)
     max_grad_kernel(geometry g, T *dx, const T *dy, const int32_t *index)
 {
     int64_t step = (int64_t)gridDim.x * blockDim.x;

@@ -7,7 +7,7 @@ namespace cti
 {
 
 /* Operands: y, x. */
-template <class T> __global__ void __launch_bounds__(CTI_BLOCK) softmax_kernel(rows<2> r, bool log)
+template <class T> __global__ void __launch_bounds__(CTI_BLOCK, 2) softmax_kernel(rows<2> r, bool log)
 {
     CTI_SHARED(expsum, part, CTI_BLOCK);
     place p = place_of(r.l);
