@@ -54,29 +54,6 @@ __host__ __device__ inline int64_t i64_of(double x)
     return x >= -0x1p63 && x < 0x1p63 ? (int64_t)x : INT64_MIN;
 }
 
-/* A per-channel parameter in the data's dtype or f32: told apart at run time. */
-struct channel {
-    const void *p; /* NULL: none */
-    ct_dtype dtype;
-};
-
-inline channel channel_of(const ct_view *v)
-{
-    channel c = {v ? v->data : nullptr, v ? v->dtype : CT_F32};
-    return c;
-}
-
-__device__ inline float channel_at(channel c, int64_t i, float none)
-{
-    if (!c.p)
-        return none;
-    if (c.dtype == CT_BF16)
-        return load((const __nv_bfloat16 *)c.p + i);
-    if (c.dtype == CT_F16)
-        return load((const __half *)c.p + i);
-    return ((const float *)c.p)[i];
-}
-
 } // namespace cti
 
 /* Cases of a switch over a dtype: the statement with T its type. A statement with commas outside
@@ -95,8 +72,5 @@ __device__ inline float channel_at(channel c, int64_t i, float none)
 #define CTI_CASES_INT(...)                 \
     CTI_CASE(CT_I32, int32_t, __VA_ARGS__) \
     CTI_CASE(CT_I64, int64_t, __VA_ARGS__)
-#define CTI_CASES_SMALL(...)              \
-    CTI_CASE(CT_U8, uint8_t, __VA_ARGS__) \
-    CTI_CASE(CT_BOOL, bool, __VA_ARGS__)
 
 #endif
