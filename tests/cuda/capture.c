@@ -369,6 +369,75 @@ Test(capture, gradients_of_a_broken_capture_are_not_kept)
     net_close(&b);
 }
 
+/* A wrong class in a batch that only a replay sees. */
+Test(capture, a_verdict_of_a_replay_is_told)
+{
+    int64_t y[BATCH] = {0, 1, 2, 0, 1, 9, 0, 1};
+    net n;
+    double v;
+
+    net_open(&n, "cuda");
+    for (int s = 0; s < 3; s++)
+        one_step(&n, s, true);
+    OK(n.ctx, ct_tensor_item(n.ctx, n.loss, &v));
+    OK(n.ctx, ct_tensor_write(n.ctx, n.y, y, sizeof y));
+    OK(n.ctx, ct_capture_run(n.ctx, n.grad, grad_work, &n));
+    cr_assert_eq(ct_tensor_item(n.ctx, n.loss, &v), CT_EDATA);
+    cr_assert_not_null(strstr(ct_error_get(n.ctx)->text, "target 9 at row 5"), "%s",
+                       ct_error_get(n.ctx)->text);
+    ct_error_clear(n.ctx);
+    net_close(&n);
+}
+
+Test(capture, captures_leave_nothing)
+{
+    long before;
+    net n;
+
+    net_open(&n, "cuda");
+    one_step(&n, 0, true);
+    net_close(&n);
+    before = device_leaks();
+    net_open(&n, "cuda");
+    for (int s = 0; s < 4; s++)
+        one_step(&n, s, true);
+    net_close(&n);
+    cr_assert_eq(device_leaks(), before, "%ld things stay", device_leaks() - before);
+}
+
+/* The workspace that captured work uses is given up for a larger one: its memory must not go to tensors,
+ * which each replay would write over. */
+Test(capture, a_workspace_that_was_outgrown_stays_with_its_capture)
+{
+    enum { KEPT = 60 };
+    ct_tensor *kept[KEPT];
+    double v;
+    net n;
+
+    net_open(&n, "cuda");
+    for (int s = 0; s < 3; s++)
+        one_step(&n, s, true);
+    OK(n.ctx, ct_scope_begin(n.ctx, CT_SCOPE_NO_GRAD));
+    ct_tensor *x = ct_tensor_new(n.ctx, CT_F32, 2, (int64_t[]){3, 400000});
+    OK(n.ctx, ct_tensor_item(n.ctx, ct_sum(x, NULL, 0, false), &v)); /* asks for a large one */
+    OK(n.ctx, ct_scope_end(n.ctx));
+    ct_tensor_release(x);
+    for (int i = 0; i < KEPT; i++) { /* 64 bytes to 32 KiB */
+        kept[i] = ct_tensor_new(n.ctx, CT_F32, 1, (int64_t[]){(int64_t)16 << (i % 10)});
+        OK(n.ctx, ct_tensor_fill(n.ctx, kept[i], 7));
+    }
+    one_step(&n, 3, true);
+    for (int i = 0; i < KEPT; i++) {
+        float *p = malloc((size_t)ct_tensor_numel(kept[i]) * sizeof *p);
+        OK(n.ctx, ct_tensor_read(n.ctx, kept[i], p, (size_t)ct_tensor_numel(kept[i]) * sizeof *p));
+        for (int64_t k = 0; k < ct_tensor_numel(kept[i]); k++)
+            cr_assert_eq(p[k], 7, "tensor %d was written over", i);
+        free(p);
+        ct_tensor_release(kept[i]);
+    }
+    net_close(&n);
+}
+
 Test(capture, on_the_cpu_work_is_called)
 {
     net n;

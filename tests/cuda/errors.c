@@ -158,6 +158,40 @@ Test(cuda_errors, a_class_out_of_range_is_told_when_the_host_next_looks)
     ct_ctx_free(ctx);
 }
 
+/* More than the staging ring holds, before anything has been copied out of it. */
+Test(cuda_errors, uploads_of_any_size_arrive_whole)
+{
+    enum { N = 24, WORDS = 300001 };
+    ct_ctx *ctx = device_ctx("cuda");
+    int32_t *host = malloc(WORDS * sizeof *host), *back = malloc(WORDS * sizeof *back);
+    ct_tensor *t[N], *small[N];
+
+    for (int i = 0; i < N; i++) {
+        int64_t n = i % 2 ? WORDS : 1 + i; /* odd sizes between large ones */
+        for (int64_t k = 0; k < n; k++)
+            host[k] = (int32_t)(k * 2654435761u + (unsigned)i);
+        t[i] = ct_tensor_from(ctx, CT_I32, 1, &n, host);
+        small[i] = ct_tensor_from(ctx, CT_I32, 0, NULL, &i);
+        cr_assert(t[i] && small[i], "%s", ct_error_get(ctx)->text);
+        memset(host, 0, (size_t)n * sizeof *host); /* it may be used again at once */
+    }
+    for (int i = 0; i < N; i++) {
+        int64_t n = ct_tensor_numel(t[i]);
+        double v;
+
+        OK(ctx, ct_tensor_read(ctx, t[i], back, (size_t)n * sizeof *back));
+        for (int64_t k = 0; k < n; k++)
+            cr_assert_eq(back[k], (int32_t)(k * 2654435761u + (unsigned)i), "tensor %d, %d", i, (int)k);
+        OK(ctx, ct_tensor_item(ctx, small[i], &v));
+        cr_assert_eq(v, i);
+        ct_tensor_release(t[i]);
+        ct_tensor_release(small[i]);
+    }
+    free(host);
+    free(back);
+    ct_ctx_free(ctx);
+}
+
 Test(cuda_errors, failing_to_open_leaves_nothing)
 {
     static const char *const calls[] = {"cudaStreamCreateWithFlags", "cudaMallocHost",
@@ -200,6 +234,8 @@ Test(cuda_errors, a_context_frees_all_it_made)
     before = device_leaks();
     ctx = device_ctx("cuda");
     expect_usable(ctx);
+    ct_event_free(ct_event_new(ctx));
+    ct_host_free(ctx, ct_host_alloc(ctx, 100));
     (void)!ct_matmul(ct_tensor_new(ctx, CT_F32, 2, (int64_t[]){3, 4}),
                      ct_tensor_new(ctx, CT_F32, 2, (int64_t[]){4, 5}));
     ct_ctx_free(ctx);
