@@ -25,6 +25,10 @@ void ct_zero_grad(ct_tensor *t);
 typedef enum ct_backward_flags {
     CT_BACKWARD_DEFAULT = 0,
     CT_RETAIN_GRAPH = 1, /* keep what a second backward needs */
+    /* of ct_grad alone */
+    CT_CREATE_GRAPH = 2,     /* the gradients have a graph themselves; implies CT_RETAIN_GRAPH */
+    CT_ALLOW_UNUSED = 4,     /* NULL for an input that the outputs don't depend on */
+    CT_ZEROS_FOR_UNUSED = 8, /* zeros for it (PyTorch: materialize_grads) */
 } ct_backward_flags;
 
 /* Adds d sum(output * grad) / d leaf into the grad of each leaf that requires it. `grad` has output's
@@ -32,6 +36,15 @@ typedef enum ct_backward_flags {
  * otherwise. CT_ESTATE: no graph leads to output; it was freed by an earlier backward; a saved tensor was
  * changed in place. On failure no gradient is trustworthy: zero them. */
 CT_NODISCARD int ct_backward(ct_ctx *ctx, ct_tensor *output, ct_tensor *grad, unsigned flags);
+
+/* torch.autograd.grad: d sum_o sum(outputs[o] * grads[o]) / d inputs[k] into out[k], tensors of the innermost
+ * scope; no leaf's grad is touched. Inputs are leaves or results; `grads`, or an entry of it, may be NULL as in
+ * ct_backward. Only nodes on the way from outputs to inputs run. With CT_CREATE_GRAPH the gradients can be
+ * differentiated again, to any order; an op that can't be is an error that names it. CT_ESTATE: as
+ * ct_backward, and for an input that isn't used, unless allowed. On failure all of out is NULL. */
+CT_NODISCARD int ct_grad(ct_ctx *ctx, int n_outputs, ct_tensor *const *outputs,
+                         ct_tensor *const *grads, int n_inputs, ct_tensor *const *inputs,
+                         unsigned flags, ct_tensor **out);
 
 /* ---- looking at the graph ---- */
 /* "ReluBackward0" as in PyTorch; "AccumulateGrad" for a leaf's end of the graph; NULL: no graph. */

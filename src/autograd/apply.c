@@ -107,7 +107,7 @@ const ct_view *cti_y(const cti_node *n, int i)
 
 bool cti_wants(const cti_node *n, int i)
 {
-    return n->recording && (n->x ? n->x[i] && n->x[i]->requires_grad : n->edge[i].fn != NULL);
+    return n->recording && (n->x ? n->x[i] && n->x[i]->requires_grad : cti_edge_wanted(n, i));
 }
 
 const ct_view *cti_in_meta(const cti_node *n, int i)

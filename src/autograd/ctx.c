@@ -86,6 +86,7 @@ void ct_ctx_free(ct_ctx *ctx)
     cti_pool_trim(ctx, &ctx->main_pool);
     cti_pool_trim(ctx, &ctx->capture_pool);
     cti_free(ctx->mem, ctx->heap);
+    cti_free(ctx->mem, ctx->order);
     ctx->device.be->mem->close(ctx->device.stream);
     cti_cache_free(ctx->cache);
     cti_mem *mem = ctx->mem;

@@ -81,8 +81,10 @@ struct cti_node {
     bool recording;
     bool released; /* saved things are gone */
     bool had_saved;
-    bool queued; /* in the heap of a running backward */
+    bool queued;    /* in the heap of a running backward */
+    bool is_target; /* ct_grad wants what arrives here */
     uint64_t seq;
+    uint64_t mark; /* cti_run.skip: leads to no target */
     size_t saved_bytes;
     ct_tensor *leaf; /* of an accumulator: owned */
     cti_slot saved[CTI_MAX_SLOTS];
@@ -97,6 +99,15 @@ struct cti_node {
     ct_view *in_view;    /* [n_in]; data: forward alone */
     cti_edge *edge;      /* [n_in] */
 };
+
+/* A backward, or a ct_grad, while it runs. */
+typedef struct cti_run {
+    unsigned flags;
+    uint64_t skip; /* the mark of nodes that are left out; 0: none is */
+    int n_targets; /* ct_grad's inputs: where their gradients arrive, and what did */
+    cti_edge *target;
+    ct_tensor **got; /* NULL: leaves accumulate */
+} cti_run;
 
 /* A verdict of work queued before, in device memory: two numbers, the first -1 as long as all is well. */
 typedef struct cti_late_slot {
@@ -134,7 +145,11 @@ struct ct_ctx {
     cti_node **heap;
     size_t heap_cap;
     size_t heap_n;
-    bool in_backward;
+    cti_run *run; /* in a backward */
+    /* for ct_grad */
+    cti_node **order;
+    size_t order_cap;
+    uint64_t last_mark;
     /* memory */
     cti_storage *storages; /* all, newest first */
     cti_pool main_pool, capture_pool;
@@ -202,6 +217,20 @@ static inline void cti_enter(ct_ctx *ctx)
         ctx->device.be->mem->enter(ctx->device.stream);
 }
 
+/* tape.c */
+bool cti_is_exclusive(const ct_tensor *t);
+int cti_add_into(ct_ctx *ctx, ct_tensor *dst, const ct_tensor *src);
+int cti_deliver(ct_ctx *ctx, cti_edge to, ct_tensor *g); /* takes g over */
+static inline bool cti_edge_wanted(const cti_node *n, int i)
+{
+    const cti_node *fn = n->edge[i].fn;
+    return fn && !(n->ctx->run && n->ctx->run->skip && fn->mark == n->ctx->run->skip);
+}
+
+/* accumulate.c */
+int cti_accumulate(cti_node *n);
+bool cti_home_is_free(const ct_tensor *leaf, const ct_tensor *g); /* does nobody else hold it? */
+
 /* capture.c; changed apart, they do nothing unless work is being captured */
 bool cti_capture_is_recording(const ct_ctx *ctx);
 void cti_storage_changed(cti_storage *st); /* in place: its version goes up */
@@ -209,7 +238,8 @@ void cti_capture_uses(ct_ctx *ctx, cti_storage *st);
 void cti_capture_attached(ct_tensor *leaf); /* its gradient was NULL and is its home now */
 
 /* late.c */
-int cti_late_look(ct_ctx *ctx); /* reads the verdicts: waits for the device; the error, if there is one */
+int cti_late_look(
+    ct_ctx *ctx); /* reads the verdicts: waits for the device; the error, if there is one */
 void cti_late_free(ct_ctx *ctx);
 
 /* apply.c */

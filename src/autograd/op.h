@@ -11,8 +11,9 @@
  *     const ct_op cti_op_relu = {.name = "relu", .torch_name = "ReluBackward0", ...};
  *     ct_tensor *ct_relu(ct_tensor *x) { return cti_apply(&cti_op_relu, NULL, 0, 1, &x); }
  *
- * An op whose gradient is best said in other ops gives `vjp` instead of `backward`; an op without any
- * gradient (argmax, eq) gives neither. A formula of ops needs no ct_op at all. */
+ * `vjp` is the gradient said in public ops: it is what gradients of gradients go through, and the backward
+ * of an op that gives no `backward`. An op without any gradient (argmax, eq) gives neither. A formula of
+ * ops has a ct_op of its name, cases and call alone, for the harness. */
 #ifndef AUTOGRAD_OP_H
 #define AUTOGRAD_OP_H
 
@@ -72,6 +73,8 @@ typedef struct ct_op {
     ct_tensor *(*call)(ct_tensor *const *in, const ct_case *c);
     const char *no_golden; /* why PyTorch can't be the oracle (dropout's random numbers) */
     const char *no_empty;  /* why no case has an empty input */
+    const char *no_second; /* why there is no vjp though there is a backward */
+    bool recomputes;       /* backward makes graph of its own: it may lead to any leaf */
 } ct_op;
 
 #define CT_CASES(array) .cases = (array), .n_cases = (int)(sizeof(array) / sizeof((array)[0]))
@@ -117,7 +120,7 @@ int cti_check_float(cti_node *n, int i); /* what the device computes with */
 bool cti_is_compute_dtype(const cti_node *n, ct_dtype dtype);
 /* Of what is kept about data of `dtype` (mean, log-sum-exp): f32 for bf16 and f16. */
 ct_dtype cti_stat_dtype(ct_dtype dtype);
-int cti_check_same_dtype(cti_node *n);   /* all present inputs */
+int cti_check_same_dtype(cti_node *n); /* all present inputs */
 /* The broadcast of inputs a and b: shape into *ndim, shape; CT_ESHAPE when there is none. */
 int cti_broadcast(cti_node *n, int a, int b, int *ndim, int64_t *shape);
 /* dim in -ndim..ndim-1 made non-negative; CT_EINVAL with the range in the text. */
@@ -159,7 +162,9 @@ void *cti_workspace(cti_node *n, size_t bytes);
 /* A dense temporary of the op's own, freed when it returns. */
 const ct_view *cti_temp_like(cti_node *n, ct_dtype dtype, const ct_view *like);
 
-/* In vjp: tensors over what was saved, of the innermost scope. */
+/* In vjp: a tensor over what was saved, of the innermost scope. While a graph is being made (CT_CREATE_GRAPH)
+ * it has the graph of the input or output that it is; memory of cti_save_new has none: what is made of it counts
+ * as constant. */
 ct_tensor *cti_saved_tensor(cti_node *n, int slot);
 /* grad summed over broadcast dimensions down to input i's shape. */
 ct_tensor *cti_sum_to_input(cti_node *n, ct_tensor *grad, int i);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Backward: nodes run by falling sequence number (a consumer is always newer than what it consumes),
- * taken from a heap, so that no recursion and no pass of discovery is needed. */
+ * taken from a heap, so that no recursion and no pass of discovery is needed. ct_grad looks first which
+ * nodes lead to its inputs; all others are left out. */
 #include "autograd/internal.h"
 
 #include <inttypes.h>
@@ -45,42 +46,56 @@ static cti_node *heap_pop(ct_ctx *ctx)
 /* ---- delivering gradients ---- */
 
 /* May we write into it? One owner, its memory its own, each element once. */
-static bool is_exclusive(const ct_tensor *t)
+bool cti_is_exclusive(const ct_tensor *t)
 {
     return t->refs == 1 && t->storage->refs == 1 && !t->scope && cti_view_is_dense(&t->view);
 }
 
-static int add_into(ct_ctx *ctx, ct_tensor *dst, const ct_tensor *src)
+int cti_add_into(ct_ctx *ctx, ct_tensor *dst, const ct_tensor *src)
 {
     return ctx->device.be->ew->affine(ctx->device.stream, &dst->view, 1, &src->view, 1, 0);
 }
 
-/* Adds g (the caller's reference, taken over) to output nr of fn. */
-static int deliver(ct_ctx *ctx, cti_edge to, ct_tensor *g)
+/* *slot + g in a tensor of its own; with a graph, if one is being made. */
+static int add_apart(ct_ctx *ctx, ct_tensor **slot, ct_tensor *g)
 {
-    ct_tensor **slot = &to.fn->dy[to.nr];
+    ct_tensor *sum;
     int r = CT_OK;
-    if (!*slot) {
-        *slot = g;
-    } else if (is_exclusive(*slot)) {
-        r = add_into(ctx, *slot, g);
-        ct_tensor_release(g);
-    } else if (is_exclusive(g)) {
-        r = add_into(ctx, g, *slot);
-        ct_tensor_release(*slot);
-        *slot = g;
+    if (ctx->run->flags & CT_CREATE_GRAPH) {
+        sum = ct_tensor_retain(ct_add(*slot, g));
     } else {
         int64_t stride[CT_MAX_DIMS];
         cti_dense_order(&(*slot)->view, stride);
-        ct_tensor *sum = cti_tensor_alloc(ctx, g->view.dtype, g->view.ndim, g->view.shape, stride);
-        r = !sum ? ctx->err.code :
-                   ctx->device.be->ew->binary(ctx->device.stream, CT_BIN_ADD, &sum->view,
-                                              &(*slot)->view, &g->view);
+        sum = cti_tensor_alloc(ctx, g->view.dtype, g->view.ndim, g->view.shape, stride);
+        if (sum)
+            r = ctx->device.be->ew->binary(ctx->device.stream, CT_BIN_ADD, &sum->view,
+                                           &(*slot)->view, &g->view);
+    }
+    ct_tensor_release(g);
+    if (!sum)
+        return ctx->err.code;
+    ct_tensor_release(*slot);
+    *slot = sum;
+    return r;
+}
+
+/* Adds g (the caller's reference, taken over) to output nr of fn. */
+int cti_deliver(ct_ctx *ctx, cti_edge to, ct_tensor *g)
+{
+    ct_tensor **slot = &to.fn->dy[to.nr];
+    bool apart = ctx->run->flags & CT_CREATE_GRAPH;
+    int r = CT_OK;
+    if (!*slot) {
+        *slot = g;
+    } else if (!apart && cti_is_exclusive(*slot)) {
+        r = cti_add_into(ctx, *slot, g);
         ct_tensor_release(g);
-        if (sum) {
-            ct_tensor_release(*slot);
-            *slot = sum;
-        }
+    } else if (!apart && cti_is_exclusive(g)) {
+        r = cti_add_into(ctx, g, *slot);
+        ct_tensor_release(*slot);
+        *slot = g;
+    } else {
+        r = add_apart(ctx, slot, g);
     }
     if (r < 0)
         return ctx->err.code ? ctx->err.code :
@@ -92,178 +107,6 @@ static int deliver(ct_ctx *ctx, cti_edge to, ct_tensor *g)
         *slot = NULL;
     }
     return r;
-}
-
-/* A new gradient of the leaf, in its stride order, with g's values. */
-static int set_copy(cti_node *n, ct_tensor *g)
-{
-    ct_ctx *ctx = n->ctx;
-    ct_tensor *leaf = n->leaf;
-    int64_t stride[CT_MAX_DIMS];
-    cti_dense_order(&leaf->view, stride);
-    ct_tensor *copy =
-        cti_tensor_alloc(ctx, leaf->view.dtype, leaf->view.ndim, leaf->view.shape, stride);
-    if (!copy)
-        return ctx->err.code;
-    int r = ctx->device.be->ew->copy(ctx->device.stream, &copy->view, &g->view);
-    ct_tensor_release(leaf->grad);
-    leaf->grad = copy;
-    return cti_kernel_status(n, "accumulation", r);
-}
-
-/* Captured work writes to fixed addresses: the gradient is kept in the leaf's home. */
-static int attach_home(cti_node *n, ct_tensor *g)
-{
-    ct_ctx *ctx = n->ctx;
-    ct_tensor *leaf = n->leaf;
-    if (!leaf->grad_home) {
-        int64_t stride[CT_MAX_DIMS];
-        cti_dense_order(&leaf->view, stride);
-        cti_pool *pool = ctx->pool;
-        ctx->pool = &ctx->main_pool;
-        leaf->grad_home =
-            cti_tensor_alloc(ctx, leaf->view.dtype, leaf->view.ndim, leaf->view.shape, stride);
-        ctx->pool = pool;
-        if (!leaf->grad_home)
-            return ctx->err.code;
-    }
-    cti_capture_uses(ctx, leaf->grad_home->storage);
-    if (g != leaf->grad_home) {
-        int r = ctx->device.be->ew->copy(ctx->device.stream, &leaf->grad_home->view, &g->view);
-        if (cti_kernel_status(n, "accumulation", r) < 0)
-            return ctx->err.code;
-    }
-    leaf->grad = ct_tensor_retain(leaf->grad_home);
-    cti_capture_attached(leaf);
-    return CT_OK;
-}
-
-/* Does somebody else hold the last gradient? */
-static bool home_is_free(const ct_tensor *leaf, const ct_tensor *g)
-{
-    const ct_tensor *home = leaf->grad_home;
-    return home && home->refs == (g == home ? 2 : 1) && home->storage->refs == 1;
-}
-
-static int accumulate(cti_node *n)
-{
-    ct_ctx *ctx = n->ctx;
-    ct_tensor *leaf = n->leaf, *g = n->dy[0];
-    if (!leaf->grad && (ctx->capture || home_is_free(leaf, g)))
-        return attach_home(n, g);
-    if (ctx->capture && leaf->grad != leaf->grad_home)
-        return cti_op_fail(n, CT_ESTATE,
-                           "captured work would add to a gradient that was made outside of it; "
-                           "zero the gradients before");
-    if (!leaf->grad) {
-        if (!cti_view_dense_like(&g->view, &leaf->view) || !is_exclusive(g))
-            return set_copy(n, g);
-        leaf->grad = ct_tensor_retain(g);
-        return CT_OK;
-    }
-    /* One that the application set may be an expanded view, which can't be added to. */
-    if (!cti_view_is_dense(&leaf->grad->view) && set_copy(n, leaf->grad) < 0)
-        return ctx->err.code;
-    int r = add_into(ctx, leaf->grad, g);
-    cti_storage_changed(leaf->grad->storage);
-    return cti_kernel_status(n, "accumulation", r);
-}
-
-/* ---- what an op's backward sees ---- */
-
-const ct_view *cti_dy(const cti_node *n, int o)
-{
-    return n->dy[o] ? &n->dy[o]->view : NULL;
-}
-
-/* dy itself, or a dense temporary with its values and the given strides. */
-static const ct_view *dy_with_stride(cti_node *n, int o, const int64_t *stride)
-{
-    if (n->n_temps == CTI_MAX_TEMPS) {
-        cti_op_fail(n, CT_EINTERNAL, "too many temporaries");
-        return NULL;
-    }
-    const ct_view *dy = &n->dy[o]->view;
-    ct_tensor *t = cti_tensor_alloc(n->ctx, dy->dtype, dy->ndim, dy->shape, stride);
-    if (!t)
-        return NULL;
-    n->temp[n->n_temps++] = t;
-    int r = n->ctx->device.be->ew->copy(n->ctx->device.stream, &t->view, dy);
-    return cti_kernel_status(n, "copying a gradient", r) < 0 ? NULL : &t->view;
-}
-
-const ct_view *cti_dy_like(cti_node *n, int o, const ct_view *like)
-{
-    int64_t stride[CT_MAX_DIMS];
-    const ct_view *dy = cti_dy(n, o);
-    if (!dy || cti_view_dense_like(dy, like))
-        return dy;
-    cti_dense_order(like, stride);
-    return dy_with_stride(n, o, stride);
-}
-
-const ct_view *cti_dy_channels_last(cti_node *n, int o)
-{
-    const ct_view *dy = cti_dy(n, o);
-    if (!dy || cti_view_channels_last(dy))
-        return dy;
-    int64_t w = dy->shape[1], h = w * dy->shape[3];
-    int64_t stride[4] = {h * dy->shape[2], 1, h, w};
-    return dy_with_stride(n, o, stride);
-}
-
-const ct_view *cti_dx(cti_node *n, int i, int *beta)
-{
-    *beta = 0;
-    if (!n->edge[i].fn)
-        return NULL;
-    ct_tensor *there = n->edge[i].fn->dy[n->edge[i].nr];
-    const ct_view *meta = &n->in_view[i];
-    if (there && (n->op->accumulates >> i & 1u) && is_exclusive(there) &&
-        there->view.dtype == meta->dtype) {
-        *beta = 1;
-        return &there->view;
-    }
-    if (!n->dx[i]) {
-        int64_t stride[CT_MAX_DIMS];
-        cti_dense_order(meta, stride);
-        ct_tensor *leaf = n->edge[i].fn->leaf, *home = leaf ? leaf->grad_home : NULL;
-        if (home && !there && !leaf->grad && home_is_free(leaf, NULL) &&
-            cti_view_dense_like(&home->view, meta)) {
-            n->dx[i] = ct_tensor_retain(home);
-            return &home->view;
-        }
-        n->dx[i] = cti_tensor_alloc(n->ctx, meta->dtype, meta->ndim, meta->shape, stride);
-    }
-    return n->dx[i] ? &n->dx[i]->view : NULL;
-}
-
-ct_tensor *cti_saved_tensor(cti_node *n, int slot)
-{
-    cti_slot *s = &n->saved[slot];
-    if (!s->storage)
-        return NULL;
-    ct_tensor *t = cti_tensor_view_of(n->ctx, s->storage, &s->view);
-    if (t)
-        cti_scope_adopt(n->ctx, t);
-    return t;
-}
-
-ct_tensor *cti_sum_to_input(cti_node *n, ct_tensor *grad, int i)
-{
-    const ct_view *to = &n->in_view[i];
-    if (!grad)
-        return NULL;
-    int lead = grad->view.ndim - to->ndim, n_dims = 0, dims[CT_MAX_DIMS];
-    for (int d = 0; d < grad->view.ndim; d++) {
-        bool summed = d < lead || (to->shape[d - lead] == 1 && grad->view.shape[d] != 1);
-        if (summed)
-            dims[n_dims++] = d;
-    }
-    if (n_dims == 0)
-        return grad;
-    ct_tensor *s = ct_sum(grad, dims, n_dims, true);
-    return lead > 0 ? ct_reshape(s, to->ndim, to->shape) : s;
 }
 
 /* ---- running nodes ---- */
@@ -293,25 +136,32 @@ static int check_saved(cti_node *n)
     return CT_OK;
 }
 
-static int run_kernel_form(cti_node *n)
+/* Hands what the op wrote on; r < 0: drops it. */
+static int deliver_all(cti_node *n, int r)
 {
-    int r = cti_kernel_status(n, "backward", n->op->backward(n));
-    cti_node_drop_temps(n);
     for (int i = 0; i < n->n_in; i++) {
         ct_tensor *g = n->dx[i];
         n->dx[i] = NULL;
-        if (g && r >= 0)
-            r = deliver(n->ctx, n->edge[i], g);
+        if (g && cti_edge_wanted(n, i) && r >= 0)
+            r = cti_deliver(n->ctx, n->edge[i], g);
         else
             ct_tensor_release(g);
     }
     return r;
 }
 
+static int run_kernel_form(cti_node *n)
+{
+    int r = cti_kernel_status(n, "backward", n->op->backward(n));
+    cti_node_drop_temps(n);
+    return deliver_all(n, r);
+}
+
 static int run_vjp(cti_node *n)
 {
     ct_ctx *ctx = n->ctx;
-    int r = ct_scope_begin(ctx, CT_SCOPE_NO_GRAD);
+    int r =
+        ct_scope_begin(ctx, ctx->run->flags & CT_CREATE_GRAPH ? CT_SCOPE_GRAD : CT_SCOPE_NO_GRAD);
     if (r < 0)
         return r;
     r = n->op->vjp(n, n->dy, n->dx);
@@ -321,15 +171,27 @@ static int run_vjp(cti_node *n)
         ct_tensor_retain(n->dx[i]);
     ct_scope_end(ctx);
     cti_node_drop_temps(n);
-    r = ctx->err.code;
-    for (int i = 0; i < n->n_in; i++) {
-        ct_tensor *g = n->dx[i];
-        n->dx[i] = NULL;
-        if (g && n->edge[i].fn && r >= 0)
-            r = deliver(ctx, n->edge[i], g);
-        else
-            ct_tensor_release(g);
-    }
+    return deliver_all(n, ctx->err.code);
+}
+
+static int run_op(cti_node *n)
+{
+    bool create = n->ctx->run->flags & CT_CREATE_GRAPH, wanted = false;
+    for (int i = 0; i < n->n_in && !wanted; i++)
+        wanted = cti_edge_wanted(n, i);
+    if (!wanted)
+        return CT_OK;
+    int r = check_saved(n);
+    if (r < 0)
+        return r;
+    if (create && !n->op->vjp)
+        return cti_op_fail(
+            n, CT_ESTATE,
+            "CT_CREATE_GRAPH needs the gradient as a graph, and this op has none (%s)",
+            n->op->no_second ? n->op->no_second : "it has no vjp");
+    r = create || !n->op->backward ? run_vjp(n) : run_kernel_form(n);
+    if (r >= 0 && !(n->ctx->run->flags & CT_RETAIN_GRAPH))
+        cti_node_release_saved(n);
     return r;
 }
 
@@ -341,19 +203,19 @@ static void drop_dy(cti_node *n)
     }
 }
 
-static int run_node(cti_node *n, unsigned flags)
+static int run_node(cti_node *n)
 {
-    int r;
+    cti_run *run = n->ctx->run;
     n->ctx->running = n->op;
-    if (n->leaf) {
-        r = accumulate(n);
-    } else {
-        r = check_saved(n);
-        if (r >= 0)
-            r = n->op->backward ? run_kernel_form(n) : run_vjp(n);
-        if (r >= 0 && !(flags & CT_RETAIN_GRAPH))
-            cti_node_release_saved(n);
+    int r = CT_OK;
+    for (int k = 0; n->is_target && k < run->n_targets; k++) {
+        if (run->target[k].fn == n)
+            run->got[k] = ct_tensor_retain(n->dy[run->target[k].nr]);
     }
+    if (!n->leaf)
+        r = run_op(n);
+    else if (!run->got)
+        r = cti_accumulate(n);
     drop_dy(n);
     return r;
 }
@@ -387,84 +249,218 @@ static ct_tensor *seed_gradient(ct_ctx *ctx, ct_tensor *output, ct_tensor *grad)
     return one;
 }
 
+/* Where the gradient of t goes: a new reference; fn NULL: recorded. */
+static cti_edge edge_to(ct_tensor *t)
+{
+    if (!t->grad_fn)
+        return (cti_edge){cti_accumulator_of(t), 0};
+    cti_node_retain(t->grad_fn);
+    return (cti_edge){t->grad_fn, t->output_nr};
+}
+
 static int start(ct_ctx *ctx, ct_tensor *output, ct_tensor *grad)
 {
-    cti_edge to = {output->grad_fn, output->output_nr};
-    cti_node *own = NULL;
     ct_tensor *g = seed_gradient(ctx, output, grad);
-    if (g && !to.fn)
-        to.fn = own = cti_accumulator_of(output);
-    if (!g || !to.fn) {
+    if (!g)
+        return ctx->err.code;
+    cti_edge to = edge_to(output);
+    if (!to.fn) {
         ct_tensor_release(g);
         return ctx->err.code;
     }
-    int r = deliver(ctx, to, g);
-    if (own)
-        cti_node_release(own);
+    int r = cti_deliver(ctx, to, g);
+    cti_node_release(to.fn);
     return r;
+}
+
+/* Everything that backward and grad check of an output. */
+static int check_output(ct_ctx *ctx, const ct_tensor *output, const char *who)
+{
+    if (!output || output->ctx != ctx)
+        return cti_fail(&ctx->err, CT_EINVAL, "%s: the output is %s", who,
+                        output ? "of another context" : "NULL");
+    if (!output->requires_grad)
+        return cti_fail(&ctx->err, CT_ESTATE,
+                        "%s: no graph leads to the output: no operand required grad, or it was "
+                        "made in a CT_SCOPE_NO_GRAD scope or by ct_detach",
+                        who);
+    if (ctx->run)
+        return cti_fail(&ctx->err, CT_ESTATE, "%s: called from inside a backward", who);
+    return CT_OK;
+}
+
+static int run_all(ct_ctx *ctx, cti_run *run, int n_outputs, ct_tensor *const *outputs,
+                   ct_tensor *const *grads)
+{
+    int r = ct_scope_begin(ctx, run->flags & CT_CREATE_GRAPH ? CT_SCOPE_GRAD : CT_SCOPE_NO_GRAD);
+    if (r < 0)
+        return r;
+    cti_enter(ctx);
+    const ct_op *running = ctx->running;
+    ctx->run = run;
+    for (int o = 0; o < n_outputs && r >= 0; o++)
+        r = start(ctx, outputs[o], grads ? grads[o] : NULL);
+    while (ctx->heap_n > 0) {
+        cti_node *n = heap_pop(ctx);
+        if (r >= 0)
+            r = run_node(n);
+        else
+            drop_dy(n);
+        cti_node_release(n);
+    }
+    ctx->run = NULL;
+    ctx->running = running;
+    ct_scope_end(ctx);
+    return ctx->err.code;
 }
 
 int ct_backward(ct_ctx *ctx, ct_tensor *output, ct_tensor *grad, unsigned flags)
 {
     if (!ctx)
         return CT_EINVAL;
+    if (ctx->err.code || check_output(ctx, output, "backward") < 0)
+        return ctx->err.code;
+    if (flags & ~(unsigned)CT_RETAIN_GRAPH)
+        return cti_fail(&ctx->err, CT_EINVAL,
+                        "backward: CT_RETAIN_GRAPH is the only flag; gradients with a graph "
+                        "come from ct_grad");
+    cti_run run = {.flags = flags};
+    return run_all(ctx, &run, 1, &output, &grad);
+}
+
+/* ---- gradients of chosen inputs ---- */
+
+/* Marks what the outputs lead to: run->skip where no target is behind it. */
+static int mark(ct_ctx *ctx, cti_run *run, int n_outputs, ct_tensor *const *outputs)
+{
+    size_t n = 0;
+    int r = CT_OK;
+    run->skip = ++ctx->last_mark;
+    for (int o = 0; o < n_outputs && r >= 0; o++)
+        if (outputs[o]->grad_fn)
+            r = heap_push(ctx, outputs[o]->grad_fn);
+    while (ctx->heap_n > 0) {
+        cti_node *node = heap_pop(ctx);
+        if (r >= 0)
+            r = cti_grow(ctx->mem, (void **)&ctx->order, &ctx->order_cap, n + 1, sizeof *ctx->order,
+                         "grad") < 0 ?
+                    cti_fail(&ctx->err, CT_ENOMEM, "grad: out of memory") :
+                    CT_OK;
+        if (r >= 0) {
+            ctx->order[n++] = node;
+            node->mark = run->skip;
+            for (int i = 0; i < node->n_in && r >= 0; i++)
+                if (node->edge[i].fn)
+                    r = heap_push(ctx, node->edge[i].fn);
+        }
+        cti_node_release(node); /* the outputs' graph owns it */
+    }
+    while (n > 0) {
+        cti_node *node = ctx->order[--n];
+        bool leads = node->is_target || node->op->recomputes;
+        for (int i = 0; i < node->n_in && !leads; i++)
+            leads = node->edge[i].fn && node->edge[i].fn->mark != run->skip;
+        if (leads)
+            node->mark = 0;
+    }
+    return r;
+}
+
+static int check_inputs(ct_ctx *ctx, int n_inputs, ct_tensor *const *inputs)
+{
+    char d[160];
+    for (int k = 0; k < n_inputs; k++) {
+        const ct_tensor *t = inputs[k];
+        if (!t || t->ctx != ctx)
+            return cti_fail(&ctx->err, CT_EINVAL, "grad: input %d is %s", k,
+                            t ? "of another context" : "NULL");
+        if (!t->requires_grad)
+            return cti_fail(&ctx->err, CT_ESTATE,
+                            "grad: input %d (%s) doesn't require grad: nothing that is "
+                            "computed from it remembers it",
+                            k, ct_tensor_describe(t, d, sizeof d));
+    }
+    return CT_OK;
+}
+
+/* What came for input k, for the caller's scope. */
+static ct_tensor *result(ct_ctx *ctx, const cti_run *run, int k, const ct_tensor *input)
+{
+    char d[160];
+    ct_tensor *g = run->got[k];
+    run->got[k] = NULL;
+    if (!g && run->flags & CT_ZEROS_FOR_UNUSED) {
+        g = ct_tensor_new(ctx, input->view.dtype, input->view.ndim, input->view.shape);
+    } else if (!g && !(run->flags & CT_ALLOW_UNUSED)) {
+        cti_fail(&ctx->err, CT_ESTATE,
+                 "grad: input %d (%s) wasn't used to compute the outputs; CT_ALLOW_UNUSED gives "
+                 "NULL for it, CT_ZEROS_FOR_UNUSED zeros",
+                 k, ct_tensor_describe(input, d, sizeof d));
+    }
+    if (g && !g->scope)
+        cti_scope_adopt(ctx, g);
+    else if (g)
+        ct_tensor_release(g); /* the caller's own, passed through: of its scope already */
+    return g;
+}
+
+static int grad_into(ct_ctx *ctx, cti_run *run, int n_outputs, ct_tensor *const *outputs,
+                     ct_tensor *const *grads, ct_tensor *const *inputs)
+{
+    int r = CT_OK, n = 0;
+    for (; n < run->n_targets && r >= 0; n++) {
+        run->target[n] = edge_to(inputs[n]);
+        if (!run->target[n].fn)
+            r = ctx->err.code;
+        else
+            run->target[n].fn->is_target = true;
+    }
+    if (r >= 0)
+        r = mark(ctx, run, n_outputs, outputs);
+    if (r >= 0)
+        r = run_all(ctx, run, n_outputs, outputs, grads);
+    for (int k = 0; k < n; k++) {
+        if (!run->target[k].fn)
+            continue;
+        run->target[k].fn->is_target = false;
+        cti_node_release(run->target[k].fn);
+    }
+    return r;
+}
+
+int ct_grad(ct_ctx *ctx, int n_outputs, ct_tensor *const *outputs, ct_tensor *const *grads,
+            int n_inputs, ct_tensor *const *inputs, unsigned flags, ct_tensor **out)
+{
+    if (!ctx)
+        return CT_EINVAL;
+    for (int k = 0; out && k < n_inputs; k++)
+        out[k] = NULL;
     if (ctx->err.code)
         return ctx->err.code;
-    if (!output || output->ctx != ctx)
-        return cti_fail(&ctx->err, CT_EINVAL, "backward: the output is %s",
-                        output ? "of another context" : "NULL");
-    if (!output->requires_grad)
-        return cti_fail(
-            &ctx->err, CT_ESTATE,
-            "backward: no graph leads to the output: no operand required grad, or it was "
-            "made in a CT_SCOPE_NO_GRAD scope or by ct_detach");
-    if (ctx->in_backward)
-        return cti_fail(&ctx->err, CT_ESTATE, "backward: called from inside a backward");
-    int r = ct_scope_begin(ctx, CT_SCOPE_NO_GRAD);
-    if (r < 0)
-        return r;
-    cti_enter(ctx);
-    const ct_op *running = ctx->running;
-    ctx->in_backward = true;
-    r = start(ctx, output, grad);
-    while (ctx->heap_n > 0) {
-        cti_node *n = heap_pop(ctx);
-        if (r >= 0)
-            r = run_node(n, flags);
+    if (n_outputs < 1 || n_inputs < 1 || !outputs || !inputs || !out)
+        return cti_fail(&ctx->err, CT_EINVAL, "grad: at least one output and one input are needed");
+    for (int o = 0; o < n_outputs; o++)
+        if (check_output(ctx, outputs[o], "grad") < 0)
+            return ctx->err.code;
+    if (check_inputs(ctx, n_inputs, inputs) < 0)
+        return ctx->err.code;
+    if (flags & CT_CREATE_GRAPH)
+        flags |= CT_RETAIN_GRAPH;
+    size_t bytes = (size_t)n_inputs * (sizeof(cti_edge) + sizeof(ct_tensor *));
+    cti_run run = {.flags = flags, .n_targets = n_inputs};
+    run.target = cti_cache_get(ctx->cache, bytes, "grad");
+    if (!run.target)
+        return cti_fail(&ctx->err, CT_ENOMEM, "grad: out of memory");
+    run.got = (ct_tensor **)(run.target + n_inputs);
+    grad_into(ctx, &run, n_outputs, outputs, grads, inputs);
+    for (int k = 0; k < n_inputs; k++) {
+        if (ctx->err.code)
+            ct_tensor_release(run.got[k]);
         else
-            drop_dy(n);
-        cti_node_release(n);
+            out[k] = result(ctx, &run, k, inputs[k]);
     }
-    ctx->in_backward = false;
-    ctx->running = running;
-    ct_scope_end(ctx);
+    for (int k = 0; k < n_inputs && ctx->err.code; k++)
+        out[k] = NULL;
+    cti_cache_put(ctx->cache, run.target, bytes);
     return ctx->err.code;
-}
-
-/* ---- looking at the graph ---- */
-
-const ct_grad_fn *ct_tensor_grad_fn(const ct_tensor *t)
-{
-    return t ? (const ct_grad_fn *)t->grad_fn : NULL;
-}
-
-const char *ct_grad_fn_name(const ct_grad_fn *fn)
-{
-    return fn ? ((const cti_node *)fn)->op->torch_name : NULL;
-}
-
-int ct_grad_fn_inputs(const ct_grad_fn *fn)
-{
-    return fn ? ((const cti_node *)fn)->n_in : 0;
-}
-
-const ct_grad_fn *ct_grad_fn_next(const ct_grad_fn *fn, int i)
-{
-    const cti_node *n = (const cti_node *)fn;
-    return n && i >= 0 && i < n->n_in ? (const ct_grad_fn *)n->edge[i].fn : NULL;
-}
-
-uint64_t ct_grad_fn_sequence(const ct_grad_fn *fn)
-{
-    return fn ? ((const cti_node *)fn)->seq : 0;
 }

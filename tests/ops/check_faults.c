@@ -38,7 +38,7 @@ static void one_null(harness *h, ct_ctx *ctx, ct_tensor *const *args, int i)
         h_expect(h, !y, "input %d NULL gives a result", i);
         h_expect(h, code == (others ? CT_EINVAL : CT_OK), "input %d NULL gives %s: \"%s\"", i,
                  ct_status_name(code), ct_error_get(ctx)->text);
-        h_expect(h, !others || strstr(ct_error_get(ctx)->text, h->op->name),
+        h_expect(h, !others || !h->op->infer || strstr(ct_error_get(ctx)->text, h->op->name),
                  "the error doesn't name the op: \"%s\"", ct_error_get(ctx)->text);
     }
     ct_error_clear(ctx);
@@ -52,8 +52,8 @@ void h_check_null(harness *h)
     h_data d = h_data_random(h, h->c);
     h_result before;
     h_leaves l = {0};
-    if (!h_expect(h, h_run(h, h->main, &d, h->main_dtype, H_PLAIN, h_wants(h->op, h->c), &before), "%s",
-                  before.msg))
+    if (!h_expect(h, h_run(h, h->main, &d, h->main_dtype, H_PLAIN, h_wants(h->op, h->c), &before),
+                  "%s", before.msg))
         goto done;
     if (!h_expect(h, !ct_scope_begin(h->main, CT_SCOPE_PLAIN), "no scope"))
         goto done;

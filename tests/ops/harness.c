@@ -8,9 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-const char *const h_check_names[H_CHECKS] = {"golden", "diff",  "f32=f64", "strided",
-                                             "accum",  "modes", "null",    "pending",
-                                             "alloc",  "leak",  "steady",  "low", "empty"};
+const char *const h_check_names[H_CHECKS] = {"golden", "diff",   "second", "f32=f64", "strided",
+                                             "accum",  "modes",  "null",   "pending", "alloc",
+                                             "leak",   "steady", "low",    "empty"};
 
 void h_open(harness *h, const ct_op *op, bool quiet)
 {
@@ -75,8 +75,9 @@ static void breadcrumb(const harness *h)
 }
 
 static void (*const checks[H_CHECKS])(harness *) = {
-    h_check_golden, h_check_diff,    h_check_f32,   h_check_strided, h_check_accum,  h_check_modes,
-    h_check_null,   h_check_pending, h_check_alloc, h_check_leak,    h_check_steady, h_check_low, h_check_empty};
+    h_check_golden, h_check_diff,   h_check_second, h_check_f32,     h_check_strided,
+    h_check_accum,  h_check_modes,  h_check_null,   h_check_pending, h_check_alloc,
+    h_check_leak,   h_check_steady, h_check_low,    h_check_empty};
 
 void h_run_check(harness *h, h_check check)
 {

@@ -9,6 +9,7 @@
 typedef enum h_check {
     H_GOLDEN,  /* values and gradients are PyTorch's, f64 and f32 */
     H_DIFF,    /* gradients are finite differences', f64, random upstream gradients */
+    H_SECOND,  /* the gradient is a graph too, and its gradient finite differences' */
     H_F32,     /* f32 (the math library) equals f64 (plain loops), also at enlarged odd shapes */
     H_STRIDED, /* inputs that aren't contiguous give the same */
     H_ACCUM,   /* gradients add up: again, retained, two users, one tensor in two places */
@@ -28,10 +29,10 @@ extern const char *const h_check_names[H_CHECKS];
 /* The state of the harness on one op. */
 typedef struct harness {
     const ct_op *op;
-    const ct_case *c;                /* the case in hand */
-    h_check check;                   /* the check in hand */
-    ct_ctx *f64, *f32;               /* contexts without caches; on CUDA f32 is there, f64 the CPU */
-    ct_ctx *main;                    /* what one context alone is looked at with: f64, or CUDA's f32 */
+    const ct_case *c;  /* the case in hand */
+    h_check check;     /* the check in hand */
+    ct_ctx *f64, *f32; /* contexts without caches; on CUDA f32 is there, f64 the CPU */
+    ct_ctx *main;      /* what one context alone is looked at with: f64, or CUDA's f32 */
     ct_dtype main_dtype;
     int first_pass;                  /* of loops over f64 and f32: on CUDA f32 alone */
     ct_ctx *cached_f64, *cached_f32; /* with; made when needed */
@@ -113,6 +114,7 @@ ts_tol h_tol_main(const harness *h);
 /* ---- the checks: one case each ---- */
 void h_check_golden(harness *h);
 void h_check_diff(harness *h);
+void h_check_second(harness *h);
 void h_check_f32(harness *h);
 void h_check_strided(harness *h);
 void h_check_accum(harness *h);

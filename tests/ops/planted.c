@@ -19,7 +19,7 @@ static const ct_op *find(const char *name)
 
 /* ---- an op of our own with faults inside: y = 2 x ---- */
 
-enum { NO_BETA = 1, WRONG_SIGN, FROZEN, TOUCHES };
+enum { NO_BETA = 1, WRONG_SIGN, FROZEN, TOUCHES, DETACHES };
 
 static int twice_infer(cti_node *n)
 {
@@ -48,6 +48,13 @@ static int twice_backward(cti_node *n)
                                  0);
 }
 
+static int twice_vjp(cti_node *n, ct_tensor *const *dy, ct_tensor **dx)
+{
+    bool detach = *(const int *)cti_attr(n) == DETACHES;
+    dx[0] = ct_affine(detach ? ct_detach(dy[0]) : dy[0], 2, 0);
+    return cti_pending(n);
+}
+
 static const ct_case twice_cases[] = {
     {.name = "some", .in = {{.kind = CT_IN_NORMAL, .ndim = 2, .shape = {3, 5}}}},
     {.name = "none", .in = {{.kind = CT_IN_NORMAL, .ndim = 1, .shape = {0}}}},
@@ -59,6 +66,7 @@ static const ct_op twice = {.name = "twice",
                             .infer = twice_infer,
                             .forward = twice_forward,
                             .backward = twice_backward,
+                            .vjp = twice_vjp,
                             CT_CASES(twice_cases),
                             .no_golden = "PyTorch has no such op"};
 
@@ -91,6 +99,12 @@ static ct_tensor *twice_touches(ct_tensor *const *in, const ct_case *c)
 {
     (void)c;
     return call_twice(in[0], TOUCHES);
+}
+
+static ct_tensor *twice_detaches(ct_tensor *const *in, const ct_case *c)
+{
+    (void)c;
+    return call_twice(in[0], DETACHES);
 }
 
 /* ---- faults around an op ---- */
@@ -179,6 +193,7 @@ static const plant plants[] = {
     {"no golden file", "relu", H_GOLDEN, NULL, NULL, 0, 0, true, false},
     {"a gradient with the wrong sign", "twice", H_DIFF, twice_wrong_sign, NULL, 0, 0, false, false},
     {"a gradient of zeros", "twice", H_DIFF, twice_frozen, NULL, 0, 0, false, false},
+    {"a gradient without a graph", "twice", H_SECOND, twice_detaches, NULL, 0, 0, false, false},
     {"f32 off by 1e-4", "relu", H_F32, relu_off_in_f32, NULL, 0, 0, false, false},
     {"strides not looked at", "relu", H_STRIDED, relu_blind_to_strides, NULL, 0, 0, false, false},
     {"beta not looked at", "twice", H_ACCUM, twice_no_beta, NULL, 0, 0, false, false},

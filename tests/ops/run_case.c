@@ -11,7 +11,7 @@ const char *const h_layout_names[H_LAYOUTS] = {"plain", "reversed strides", "nar
 
 bool h_differentiable(const ct_op *op)
 {
-    return op->backward || op->vjp;
+    return op->backward || op->vjp || !op->infer;
 }
 
 bool h_is_float(const ct_case_in *in)
