@@ -13,9 +13,10 @@ extern "C" {
 CT_NODISCARD int ct_tensor_set_requires_grad(ct_ctx *ctx, ct_tensor *t, bool requires_grad);
 bool ct_tensor_requires_grad(const ct_tensor *t);
 bool ct_tensor_is_leaf(const ct_tensor *t);
+bool ct_tensor_is_inference(const ct_tensor *t); /* made in a CT_SCOPE_INFERENCE scope */
 
 /* The gradient accumulated so far: borrowed, until the next backward or zero_grad; NULL before the
- * first backward. Of leaves alone. */
+ * first backward. Of leaves, and of results with ct_tensor_retain_grad. */
 ct_tensor *ct_tensor_grad(const ct_tensor *t);
 /* Replaces the gradient (retained; NULL: none). Shape, dtype and device must be t's. */
 CT_NODISCARD int ct_tensor_set_grad(ct_ctx *ctx, ct_tensor *t, ct_tensor *grad);
@@ -46,6 +47,22 @@ CT_NODISCARD int ct_grad(ct_ctx *ctx, int n_outputs, ct_tensor *const *outputs,
                          ct_tensor *const *grads, int n_inputs, ct_tensor *const *inputs,
                          unsigned flags, ct_tensor **out);
 
+/* ---- hooks ---- */
+/* Gets a gradient when all of it has come, before anything is done with it; returns one to take its place
+ * (same shape, dtype), or NULL to keep it. Its tensors are of a scope that ends with it. It must not call
+ * ct_backward or ct_grad. An error that it leaves pending ends the backward. */
+typedef ct_tensor *(*ct_grad_hook)(ct_ctx *ctx, ct_tensor *grad, void *user);
+typedef void (*ct_leaf_hook)(ct_ctx *ctx, ct_tensor *leaf, void *user);
+/* The hook's number, or 0 and an error. Hooks of a leaf stay with the leaf; those of a result with the graph
+ * that made it. They run in the order of registration. (PyTorch: Tensor.register_hook) */
+uint64_t ct_tensor_register_hook(ct_ctx *ctx, ct_tensor *t, ct_grad_hook fn, void *user);
+/* Called after a backward has added to the leaf's gradient, not by ct_grad. */
+uint64_t ct_tensor_register_post_accumulate_hook(ct_ctx *ctx, ct_tensor *leaf, ct_leaf_hook fn,
+                                                 void *user);
+CT_NODISCARD int ct_tensor_remove_hook(ct_ctx *ctx, ct_tensor *t, uint64_t id);
+/* A result's gradient is kept too, as ct_tensor_grad gives it (PyTorch: retain_grad). Nothing for leaves. */
+CT_NODISCARD int ct_tensor_retain_grad(ct_ctx *ctx, ct_tensor *t);
+
 /* ---- looking at the graph ---- */
 /* "ReluBackward0" as in PyTorch; "AccumulateGrad" for a leaf's end of the graph; NULL: no graph. */
 typedef struct ct_grad_fn ct_grad_fn;
@@ -55,6 +72,7 @@ int ct_grad_fn_inputs(const ct_grad_fn *fn);
 /* The function that made input i, or the leaf's AccumulateGrad; NULL when it needs no gradient. */
 const ct_grad_fn *ct_grad_fn_next(const ct_grad_fn *fn, int i);
 uint64_t ct_grad_fn_sequence(const ct_grad_fn *fn);
+size_t ct_grad_fn_saved_bytes(const ct_grad_fn *fn); /* kept for backward */
 
 #ifdef __cplusplus
 }

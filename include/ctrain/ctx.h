@@ -21,7 +21,7 @@ typedef struct ct_tensor ct_tensor;
 typedef struct ct_ctx_opts {
     const char *device; /* "auto", "cpu", "cuda", "cuda:N" */
     int threads;        /* CPU threads; 0: as many as the process may run on */
-    bool tf32;   /* CUDA: f32 products may round their operands to TF32 (10 bits of mantissa) */
+    bool tf32;      /* CUDA: f32 products may round their operands to TF32 (10 bits of mantissa) */
     ct_dtype dtype; /* of parameters and of data turned to floats: CT_F32, or CT_F64 for checks */
     uint64_t seed;
     /* The application's allocator; NULL members: the C library's. Called from any thread. */
@@ -64,6 +64,9 @@ typedef enum ct_scope_flags {
     /* One training step: ending it with more live graph nodes than it began with records CT_ESTATE that
      * names the newest op alive (the `total += loss` leak). */
     CT_SCOPE_STEP = 4,
+    /* Nothing is recorded, CT_SCOPE_GRAD inside changes nothing, and tensors made here have no version counter:
+     * they can't be saved for a backward or be changed in place later (PyTorch: inference_mode). */
+    CT_SCOPE_INFERENCE = 8,
 } ct_scope_flags;
 
 int ct_scope_begin(ct_ctx *ctx, unsigned flags);
@@ -90,7 +93,8 @@ typedef struct ct_counters {
     uint64_t saved_bytes; /* that live nodes keep for backward */
     uint64_t primitives;  /* oneDNN primitives (CUDA: plans) created */
     uint64_t syncs;       /* waits for the device */
-    uint64_t wanted_bytes, room_bytes; /* of the last allocation that failed: its size, what was free */
+    uint64_t wanted_bytes,
+        room_bytes; /* of the last allocation that failed: its size, what was free */
 } ct_counters;
 
 ct_counters ct_ctx_counters(const ct_ctx *ctx);

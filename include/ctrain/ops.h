@@ -70,6 +70,17 @@ ct_tensor *ct_detach(ct_tensor *x);
 /* Conversion; the gradient is converted back. x itself when it has the dtype. */
 ct_tensor *ct_cast(ct_tensor *x, ct_dtype dtype);
 
+/* ---- in place ---- The first operand is changed and returned; the result must have its shape and dtype. Its
+ * version goes up, so a backward that needs what it was is refused (CT_ESTATE). While gradients are recorded it
+ * takes over the result's graph; where it is a view, the tensor it is a view of and all its other views follow.
+ * Refused: a leaf that requires grad or a view of one (but under CT_SCOPE_NO_GRAD), an expanded tensor, an operand
+ * that is partly the memory changed. */
+ct_tensor *ct_add_(ct_tensor *a, ct_tensor *b);
+ct_tensor *ct_sub_(ct_tensor *a, ct_tensor *b);
+ct_tensor *ct_mul_(ct_tensor *a, ct_tensor *b);
+ct_tensor *ct_div_(ct_tensor *a, ct_tensor *b);
+ct_tensor *ct_copy_(ct_tensor *x, ct_tensor *src); /* src broadcasts, of any dtype */
+
 /* ---- products ---- */
 /* torch.matmul: vectors, matrices, batches with broadcasting. */
 ct_tensor *ct_matmul(ct_tensor *a, ct_tensor *b);

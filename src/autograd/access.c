@@ -25,11 +25,17 @@ int cti_check_inplace(ct_ctx *ctx, ct_tensor *t, const char *who)
     if (!t || t->ctx != ctx)
         return cti_fail(&ctx->err, CT_EINVAL, "%s: the tensor is %s", who,
                         t ? "of another context" : "NULL");
-    if (t->requires_grad && ctx->grad_mode)
+    if (ct_tensor_requires_grad(t) && ctx->grad_mode)
         return cti_fail(&ctx->err, CT_ESTATE,
                         "%s: a %s that requires grad can't be changed in place while gradients are "
                         "recorded; do it inside a CT_SCOPE_NO_GRAD scope",
                         who, t->grad_fn ? "result" : "leaf");
+    if (t->storage->inference && !ctx->inference)
+        return cti_fail(
+            &ctx->err, CT_ESTATE,
+            "%s: the tensor was made in inference mode (CT_SCOPE_INFERENCE): it can't be "
+            "changed in place outside of it; ct_clone it",
+            who);
     cti_enter(ctx);
     return check_no_repeat(t, who);
 }

@@ -53,7 +53,7 @@ bool cti_home_is_free(const ct_tensor *leaf, const ct_tensor *g)
     return home && home->refs == (g == home ? 2 : 1) && home->storage->refs == 1;
 }
 
-int cti_accumulate(cti_node *n)
+static int accumulate(cti_node *n)
 {
     ct_ctx *ctx = n->ctx;
     ct_tensor *leaf = n->leaf, *g = n->dy[0];
@@ -75,4 +75,10 @@ int cti_accumulate(cti_node *n)
     int r = cti_add_into(ctx, leaf->grad, g);
     cti_storage_changed(leaf->grad->storage);
     return cti_kernel_status(n, "accumulation", r);
+}
+
+int cti_accumulate(cti_node *n)
+{
+    int r = accumulate(n);
+    return r >= 0 && n->leaf->hooks ? cti_run_leaf_hooks(n->leaf) : r;
 }

@@ -121,6 +121,32 @@ void cti_mark_changed(cti_node *n, int i)
         cti_storage_changed(n->x[i]->storage);
 }
 
+/* The memory of input 0 as output, if what is declared is like it. */
+static ct_tensor *over_input(cti_node *n, ct_dtype dtype, int ndim, const int64_t *shape)
+{
+    const ct_view *x = &n->in_view[0];
+    ct_view want = {.dtype = dtype, .ndim = ndim};
+    char a[160], b[128];
+    memcpy(want.shape, shape, (size_t)ndim * sizeof *shape);
+    if (x->dtype == dtype && cti_same_shape(x, &want)) {
+        cti_storage_changed(n->x[0]->storage);
+        return cti_tensor_view_of(n->ctx, n->x[0]->storage, x);
+    }
+    cti_op_fail(n, CT_ESHAPE,
+                "the result, %s %s, doesn't fit into %s, which is to be changed in place",
+                ct_dtype_name(dtype), cti_shape_str(&want, b, sizeof b),
+                ct_tensor_describe(n->x[0], a, sizeof a));
+    return NULL;
+}
+
+/* Row-major where stride is NULL. */
+static ct_tensor *output(cti_node *n, int o, ct_dtype dtype, int ndim, const int64_t *shape,
+                         const int64_t *stride)
+{
+    return n->inplace && o == 0 ? over_input(n, dtype, ndim, shape) :
+                                  cti_tensor_alloc(n->ctx, dtype, ndim, shape, stride);
+}
+
 static int declare(cti_node *n, int o, ct_tensor *t)
 {
     n->y[o] = t;
@@ -132,14 +158,14 @@ static int declare(cti_node *n, int o, ct_tensor *t)
 
 int cti_out(cti_node *n, int o, ct_dtype dtype, int ndim, const int64_t *shape)
 {
-    return declare(n, o, cti_tensor_alloc(n->ctx, dtype, ndim, shape, NULL));
+    return declare(n, o, output(n, o, dtype, ndim, shape, NULL));
 }
 
 int cti_out_shaped_like(cti_node *n, int o, ct_dtype dtype, const ct_view *like)
 {
     int64_t stride[CT_MAX_DIMS];
     cti_dense_order(like, stride);
-    return declare(n, o, cti_tensor_alloc(n->ctx, dtype, like->ndim, like->shape, stride));
+    return declare(n, o, output(n, o, dtype, like->ndim, like->shape, stride));
 }
 
 int cti_out_like(cti_node *n, int o, int i)
@@ -152,7 +178,7 @@ int cti_out_channels_last(cti_node *n, int o, ct_dtype dtype, const int64_t *sha
     int64_t c = shape[1] > 1 ? shape[1] : 1, w = shape[3] > 1 ? shape[3] : 1,
             h = shape[2] > 1 ? shape[2] : 1;
     int64_t stride[4] = {h * w * c, 1, w * c, c};
-    return declare(n, o, cti_tensor_alloc(n->ctx, dtype, 4, shape, stride));
+    return declare(n, o, output(n, o, dtype, 4, shape, stride));
 }
 
 int cti_out_view(cti_node *n, int o, int i, int ndim, const int64_t *shape, const int64_t *stride,
@@ -162,7 +188,14 @@ int cti_out_view(cti_node *n, int o, int i, int ndim, const int64_t *shape, cons
     v.data = (char *)n->in_view[i].data + offset * (int64_t)ct_dtype_bytes(v.dtype);
     memcpy(v.shape, shape, (size_t)ndim * sizeof *shape);
     memcpy(v.stride, stride, (size_t)ndim * sizeof *stride);
-    return declare(n, o, cti_tensor_view_of(n->ctx, n->x[i]->storage, &v));
+    ct_tensor *x = n->x[i], *y = cti_tensor_view_of(n->ctx, x->storage, &v);
+    if (y && n->ctx->grad_mode && !x->untracked) {
+        y->base = ct_tensor_retain(x->base ? x->base : x);
+        y->base_changes = y->base->changes;
+    } else if (y) {
+        y->untracked = true;
+    }
+    return declare(n, o, y);
 }
 
 /* ---- shared checks ---- */
@@ -248,6 +281,8 @@ static int check_inputs(ct_ctx *ctx, const ct_op *op, int n_in, ct_tensor *const
             cti_raise(ctx, op, CT_EINVAL, "input %d is of another context", i);
             return ctx->err.code;
         }
+        if (in[i] && in[i]->base && ctx->grad_mode && cti_tensor_sync(in[i]) < 0)
+            return ctx->err.code;
     }
     return CT_OK;
 }
@@ -307,27 +342,27 @@ static int run(cti_node *n)
     return r >= 0 && n->recording ? record(n) : r;
 }
 
-int cti_apply_multi(const ct_op *op, const void *attr, size_t attr_bytes, int n_in,
-                    ct_tensor *const *in, int n_out, ct_tensor **out)
+int cti_apply_run(const cti_apply_call *call, int n_out, ct_tensor **out)
 {
+    ct_ctx *ctx = cti_ctx_of(call->n_in, call->in);
     for (int o = 0; o < n_out; o++)
         out[o] = NULL;
-    ct_ctx *ctx = cti_ctx_of(n_in, in);
     if (!ctx)
         return CT_EINVAL;
-    if (check_inputs(ctx, op, n_in, in) < 0)
+    if (check_inputs(ctx, call->op, call->n_in, call->in) < 0)
         return ctx->err.code;
     cti_enter(ctx);
-    cti_node *n = cti_node_new(ctx, op, n_in, n_out);
+    cti_node *n = cti_node_new(ctx, call->op, call->n_in, n_out);
     if (!n)
         return ctx->err.code;
-    n->x = in;
-    n->recording = will_record(ctx, op, n_in, in);
-    if (attr_bytes)
-        memcpy(n->attr, attr, attr_bytes);
-    for (int i = 0; i < n_in; i++) {
-        if (in[i])
-            n->in_view[i] = in[i]->view;
+    n->x = call->in;
+    n->inplace = call->inplace;
+    n->recording = will_record(ctx, call->op, call->n_in, call->in);
+    if (call->attr_bytes)
+        memcpy(n->attr, call->attr, call->attr_bytes);
+    for (int i = 0; i < call->n_in; i++) {
+        if (call->in[i])
+            n->in_view[i] = call->in[i]->view;
         else
             memset(&n->in_view[i], 0, sizeof n->in_view[i]);
     }
@@ -346,6 +381,12 @@ int cti_apply_multi(const ct_op *op, const void *attr, size_t attr_bytes, int n_
     }
     cti_node_release(n);
     return r;
+}
+
+int cti_apply_multi(const ct_op *op, const void *attr, size_t attr_bytes, int n_in,
+                    ct_tensor *const *in, int n_out, ct_tensor **out)
+{
+    return cti_apply_run(&(cti_apply_call){op, attr, attr_bytes, n_in, in, false}, n_out, out);
 }
 
 ct_tensor *cti_apply(const ct_op *op, const void *attr, size_t attr_bytes, int n_in,

@@ -60,7 +60,8 @@ void cti_capture_uses(ct_ctx *ctx, cti_storage *st)
 void cti_storage_changed(cti_storage *st)
 {
     ct_ctx *ctx = st->ctx;
-    st->version++;
+    if (!st->inference)
+        st->version++;
     if (!cti_capture_is_recording(ctx) || st->pool == &ctx->capture_pool)
         return;
     ct_capture *c = ctx->capture;
@@ -83,6 +84,18 @@ void cti_capture_attached(ct_tensor *leaf)
         c->failed = true;
     else
         c->leaves[c->n_leaves++] = ct_tensor_retain(leaf);
+}
+
+int cti_capture_refuse(ct_ctx *ctx, const char *why)
+{
+    ct_capture *c = ctx->capture;
+    if (!c)
+        return CT_OK;
+    snprintf(c->why, sizeof c->why, "%s", why);
+    if (cti_capture_is_recording(ctx))
+        return cti_fail(&ctx->err, CT_ESTATE, "%s", why);
+    c->stage = REFUSED;
+    return CT_OK;
 }
 
 /* ---- lists ---- */
@@ -145,7 +158,7 @@ static int warm_up(ct_ctx *ctx, ct_capture *c, int (*fn)(void *), void *user)
     int r = fn(user);
     ctx->pool = &ctx->main_pool;
     ctx->capture = NULL;
-    if (r >= 0)
+    if (r >= 0 && c->stage == COLD)
         c->stage = WARM;
     return r;
 }
@@ -184,7 +197,8 @@ static int try_capture(ct_ctx *ctx, ct_capture *c, int (*fn)(void *), void *user
     r = r < 0 ? r : ended;
     if (r < 0) {
         bool again = ctx->capture_misses != misses && ++c->tries < TRIES;
-        snprintf(c->why, sizeof c->why, "%.255s", ctx->err.code ? ctx->err.text : ct_status_name(r));
+        snprintf(c->why, sizeof c->why, "%.255s",
+                 ctx->err.code ? ctx->err.text : ct_status_name(r));
         detach_leaves(c);
         forget(c);
         c->stage = again ? COLD : REFUSED;

@@ -65,8 +65,7 @@ ct_tensor *cti_apply_unary(const ct_op *op, ct_unary fn, ct_tensor *x)
 /* float64 sums and products are on every device. */
 static bool arithmetic(const cti_node *n, ct_dtype t, bool floats)
 {
-    return t == CT_F64 || cti_is_compute_dtype(n, t) ||
-           (!floats && (t == CT_I32 || t == CT_I64));
+    return t == CT_F64 || cti_is_compute_dtype(n, t) || (!floats && (t == CT_I32 || t == CT_I64));
 }
 
 int cti_binary_infer(cti_node *n, ct_dtype out, bool floats)

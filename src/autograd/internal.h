@@ -23,6 +23,7 @@ typedef struct cti_storage {
     int size_class;
     int refs;
     uint64_t version;                 /* in-place changes so far */
+    bool inference;                   /* made in inference mode: its version says nothing */
     const char *maker;                /* the op that asked for it */
     const struct ct_capture *capture; /* that has it in its list already */
 } cti_storage;
@@ -35,6 +36,17 @@ typedef struct cti_pool {
 
 typedef struct cti_scope cti_scope;
 
+/* What is called with a gradient: one of fn, after, keeper. */
+typedef struct cti_hook {
+    struct cti_hook *next;
+    uint64_t id;
+    int nr;             /* which output of the node */
+    ct_grad_hook fn;    /* may replace the gradient */
+    ct_leaf_hook after; /* of a leaf: its gradient has been added to */
+    void *user;
+    ct_tensor *keeper; /* not owned: a result that keeps its gradient */
+} cti_hook;
+
 struct ct_tensor {
     ct_ctx *ctx;
     int refs;
@@ -46,6 +58,12 @@ struct ct_tensor {
     cti_node *accumulator; /* a leaf's end of the graph: not owned, it owns us */
     ct_tensor *grad;       /* owned; leaves alone */
     ct_tensor *grad_home;  /* owned: the fixed memory of grad, once the leaf was in captured work */
+    cti_hook *hooks;       /* of a leaf: owned */
+    bool keeps_grad;       /* a result with ct_tensor_retain_grad */
+    bool untracked;        /* a view made while nothing was recorded */
+    ct_tensor *base;       /* owned: what a view is a view of; it is none itself */
+    uint64_t base_changes; /* base->changes when grad_fn was made */
+    uint64_t changes;      /* recorded in-place changes of a base or of its views */
     cti_scope *scope;      /* that owns one reference; NULL: none */
     ct_tensor *scope_prev, *scope_next;
 };
@@ -54,7 +72,7 @@ struct cti_scope {
     cti_scope *parent;
     ct_tensor *first;
     unsigned flags;
-    bool outer_grad_mode;
+    bool outer_grad_mode, outer_inference;
     uint64_t live_nodes_at_begin;
 };
 
@@ -86,6 +104,8 @@ struct cti_node {
     uint64_t seq;
     uint64_t mark; /* cti_run.skip: leads to no target */
     size_t saved_bytes;
+    bool inplace;    /* output 0 is input 0's memory */
+    cti_hook *hooks; /* owned */
     ct_tensor *leaf; /* of an accumulator: owned */
     cti_slot saved[CTI_MAX_SLOTS];
     ct_view out_view[CTI_MAX_OUT];  /* data: forward alone */
@@ -128,7 +148,7 @@ struct ct_ctx {
     ct_ctx_opts opts;
     cti_scope root;
     cti_scope *scope; /* innermost */
-    bool grad_mode;
+    bool grad_mode, inference;
     bool direct;
     char fallback[256]; /* why device = auto isn't CUDA */
     const ct_op *running;
@@ -149,7 +169,7 @@ struct ct_ctx {
     /* for ct_grad */
     cti_node **order;
     size_t order_cap;
-    uint64_t last_mark;
+    uint64_t last_mark, last_hook;
     /* memory */
     cti_storage *storages; /* all, newest first */
     cti_pool main_pool, capture_pool;
@@ -227,11 +247,34 @@ static inline bool cti_edge_wanted(const cti_node *n, int i)
     return fn && !(n->ctx->run && n->ctx->run->skip && fn->mark == n->ctx->run->skip);
 }
 
+/* hooks.c */
+int cti_run_hooks(cti_node *n);          /* on the gradients that came */
+int cti_run_leaf_hooks(ct_tensor *leaf); /* after accumulation */
+void cti_hooks_free(ct_ctx *ctx, cti_hook **list);
+void cti_hooks_forget_keeper(ct_tensor *t); /* it is about to go */
+
+/* apply.c */
+typedef struct cti_apply_call {
+    const ct_op *op;
+    const void *attr;
+    size_t attr_bytes;
+    int n_in;
+    ct_tensor *const *in;
+    bool inplace; /* output 0 is written over input 0 */
+} cti_apply_call;
+int cti_apply_run(const cti_apply_call *call, int n_out, ct_tensor **out);
+
+/* inplace.c */
+int cti_tensor_sync(ct_tensor *t); /* a view's grad_fn, after its base was changed in place */
+
 /* accumulate.c */
 int cti_accumulate(cti_node *n);
 bool cti_home_is_free(const ct_tensor *leaf, const ct_tensor *g); /* does nobody else hold it? */
 
 /* capture.c; changed apart, they do nothing unless work is being captured */
+/* What runs now can't be replayed: work being captured is called from now on. CT_OK unless a capture has to stop
+ * at once. */
+int cti_capture_refuse(ct_ctx *ctx, const char *why);
 bool cti_capture_is_recording(const ct_ctx *ctx);
 void cti_storage_changed(cti_storage *st); /* in place: its version goes up */
 void cti_capture_uses(ct_ctx *ctx, cti_storage *st);

@@ -95,6 +95,7 @@ static void destroy(cti_node *n)
         if (n->edge[i].fn)
             cti_node_release(n->edge[i].fn);
     }
+    cti_hooks_free(ctx, &n->hooks);
     if (n->leaf) {
         n->leaf->accumulator = NULL;
         ct_tensor_release(n->leaf);
@@ -149,14 +150,39 @@ static const ct_view *save(cti_node *n, int slot, cti_storage *st, const ct_view
     cti_storage_release(s->storage);
     cti_storage_retain(st);
     *s = (cti_slot){st, st->version, *view, kind, index};
+    if (st->inference)
+        cti_op_fail(
+            n, CT_ESTATE,
+            "%s %d was made in inference mode (CT_SCOPE_INFERENCE) and can't be saved for "
+            "backward; ct_clone it outside of that scope, or make it in a CT_SCOPE_NO_GRAD scope",
+            kind == 'x' ? "input" : "output", index);
     n->saved_bytes += (size_t)ct_view_numel(view) * ct_dtype_bytes(view->dtype);
     n->had_saved = true;
     return &s->view;
 }
 
+/* Memory that the op is about to write over: what it holds now. */
+static void save_copy(cti_node *n, int slot, int i)
+{
+    int64_t stride[CT_MAX_DIMS];
+    const ct_view *x = &n->x[i]->view;
+    cti_dense_order(x, stride);
+    ct_tensor *t = cti_tensor_alloc(n->ctx, x->dtype, x->ndim, x->shape, stride);
+    if (!t)
+        return;
+    int r = n->ctx->device.be->ew->copy(n->ctx->device.stream, &t->view, x);
+    if (cti_kernel_status(n, "saving an input", r) >= 0)
+        save(n, slot, t->storage, &t->view, 'x', i);
+    ct_tensor_release(t);
+}
+
 void cti_save_in(cti_node *n, int slot, int i)
 {
-    if (n->recording && n->x[i])
+    if (!n->recording || !n->x[i])
+        return;
+    if (n->inplace && n->x[i]->storage == n->x[0]->storage)
+        save_copy(n, slot, i);
+    else
         save(n, slot, n->x[i]->storage, &n->x[i]->view, 'x', i);
 }
 

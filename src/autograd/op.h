@@ -87,6 +87,11 @@ ct_tensor *cti_apply(const ct_op *op, const void *attr, size_t attr_bytes, int n
 int cti_apply_multi(const ct_op *op, const void *attr, size_t attr_bytes, int n_in,
                     ct_tensor *const *in, int n_out, ct_tensor **out);
 
+/* The op written over in[0], which it returns: relu_(x). For ops whose kernel may write over its input. What
+ * forward saves of that memory is a copy made before. */
+ct_tensor *cti_apply_inplace(const ct_op *op, const void *attr, size_t attr_bytes, int n_in,
+                             ct_tensor *const *in);
+
 /* The context of the first operand that isn't NULL; NULL when all are. */
 ct_ctx *cti_ctx_of(int n, ct_tensor *const *in);
 /* For public functions that check before they apply: records "op: text", returns NULL. */

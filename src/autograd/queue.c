@@ -94,8 +94,7 @@ int ct_event_record(ct_ctx *ctx, ct_event *e)
     int r = check_event(ctx, e);
     if (r < 0 || is_host(ctx))
         return r;
-    return done(ctx,
-                ctx->device.be->mem->mark_set(ctx->device.stream, CT_QUEUE_COMPUTE, e->mark),
+    return done(ctx, ctx->device.be->mem->mark_set(ctx->device.stream, CT_QUEUE_COMPUTE, e->mark),
                 "recording an event");
 }
 

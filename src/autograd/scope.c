@@ -15,8 +15,11 @@ int ct_scope_begin(ct_ctx *ctx, unsigned flags)
     s->parent = ctx->scope;
     s->flags = flags;
     s->outer_grad_mode = ctx->grad_mode;
+    s->outer_inference = ctx->inference;
     s->live_nodes_at_begin = ctx->n_live_nodes;
-    if (flags & CT_SCOPE_NO_GRAD)
+    if (flags & CT_SCOPE_INFERENCE)
+        ctx->inference = true;
+    if (ctx->inference || flags & CT_SCOPE_NO_GRAD)
         ctx->grad_mode = false;
     else if (flags & CT_SCOPE_GRAD)
         ctx->grad_mode = true;
@@ -63,6 +66,7 @@ int ct_scope_end(ct_ctx *ctx)
     }
     ctx->scope = s->parent;
     ctx->grad_mode = s->outer_grad_mode;
+    ctx->inference = s->outer_inference;
     if ((s->flags & CT_SCOPE_STEP) && ctx->n_live_nodes > s->live_nodes_at_begin)
         cti_fail(&ctx->err, CT_ESTATE,
                  "the step ended with %" PRIu64 " live graph nodes, it began with %" PRIu64

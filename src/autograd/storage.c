@@ -158,6 +158,7 @@ cti_storage *cti_storage_new(ct_ctx *ctx, size_t bytes)
         return NULL;
     st->next_free = NULL;
     st->version = 0;
+    st->inference = ctx->inference;
     st->refs = 1;
     st->maker = ctx->running ? ctx->running->name : "tensors";
     return st;

@@ -207,14 +207,14 @@ static int run_node(cti_node *n)
 {
     cti_run *run = n->ctx->run;
     n->ctx->running = n->op;
-    int r = CT_OK;
-    for (int k = 0; n->is_target && k < run->n_targets; k++) {
+    int r = cti_run_hooks(n);
+    for (int k = 0; r >= 0 && n->is_target && k < run->n_targets; k++) {
         if (run->target[k].fn == n)
             run->got[k] = ct_tensor_retain(n->dy[run->target[k].nr]);
     }
-    if (!n->leaf)
+    if (r >= 0 && !n->leaf)
         r = run_op(n);
-    else if (!run->got)
+    else if (r >= 0 && !run->got)
         r = cti_accumulate(n);
     drop_dy(n);
     return r;
@@ -274,11 +274,13 @@ static int start(ct_ctx *ctx, ct_tensor *output, ct_tensor *grad)
 }
 
 /* Everything that backward and grad check of an output. */
-static int check_output(ct_ctx *ctx, const ct_tensor *output, const char *who)
+static int check_output(ct_ctx *ctx, ct_tensor *output, const char *who)
 {
     if (!output || output->ctx != ctx)
         return cti_fail(&ctx->err, CT_EINVAL, "%s: the output is %s", who,
                         output ? "of another context" : "NULL");
+    if (cti_tensor_sync(output) < 0)
+        return ctx->err.code;
     if (!output->requires_grad)
         return cti_fail(&ctx->err, CT_ESTATE,
                         "%s: no graph leads to the output: no operand required grad, or it was "
@@ -370,10 +372,12 @@ static int check_inputs(ct_ctx *ctx, int n_inputs, ct_tensor *const *inputs)
 {
     char d[160];
     for (int k = 0; k < n_inputs; k++) {
-        const ct_tensor *t = inputs[k];
+        ct_tensor *t = inputs[k];
         if (!t || t->ctx != ctx)
             return cti_fail(&ctx->err, CT_EINVAL, "grad: input %d is %s", k,
                             t ? "of another context" : "NULL");
+        if (cti_tensor_sync(t) < 0)
+            return ctx->err.code;
         if (!t->requires_grad)
             return cti_fail(&ctx->err, CT_ESTATE,
                             "grad: input %d (%s) doesn't require grad: nothing that is "

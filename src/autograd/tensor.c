@@ -156,11 +156,16 @@ void ct_tensor_release(ct_tensor *t)
     ct_tensor_release(t->grad);
     ct_tensor_release(t->grad_home);
     cti_storage_release(t->storage);
+    if (t->keeps_grad)
+        cti_hooks_forget_keeper(t);
+    cti_hooks_free(ctx, &t->hooks);
+    ct_tensor *base = t->base;
     cti_node *fn = t->grad_fn;
     ctx->n_live_tensors--;
     cti_cache_put(ctx->cache, t, sizeof *t);
     if (fn)
         cti_node_release(fn);
+    ct_tensor_release(base);
 }
 
 ct_tensor *ct_detach(ct_tensor *x)
@@ -277,18 +282,27 @@ int ct_tensor_set_requires_grad(ct_ctx *ctx, ct_tensor *t, bool requires_grad)
                         "set_requires_grad: %s tensors have no gradient, only "
                         "floating-point ones",
                         ct_dtype_name(t->view.dtype));
+    if (requires_grad && t->storage->inference && !ctx->inference)
+        return cti_fail(&ctx->err, CT_ESTATE,
+                        "set_requires_grad: the tensor was made in inference mode "
+                        "(CT_SCOPE_INFERENCE); ct_clone it outside of that scope");
     t->requires_grad = requires_grad;
     return CT_OK;
 }
 
 bool ct_tensor_requires_grad(const ct_tensor *t)
 {
-    return t->requires_grad;
+    return t->requires_grad || (t->base && t->base_changes != t->base->changes);
 }
 
 bool ct_tensor_is_leaf(const ct_tensor *t)
 {
-    return !t->grad_fn;
+    return !t->grad_fn && !(t->base && t->base_changes != t->base->changes);
+}
+
+bool ct_tensor_is_inference(const ct_tensor *t)
+{
+    return t->storage->inference;
 }
 
 ct_tensor *ct_tensor_grad(const ct_tensor *t)

@@ -38,7 +38,7 @@ static void put_op(cti_jw *w, const ct_op *op)
     cti_jw_string(w, "name", op->name);
     cti_jw_string(w, "torch_name", op->torch_name ? op->torch_name : "");
     cti_jw_string(w, "no_golden", op->no_golden ? op->no_golden : "");
-    cti_jw_bool(w, "differentiable", op->backward || op->vjp);
+    cti_jw_bool(w, "differentiable", op->backward || op->vjp || !op->infer);
     cti_jw_array(w, "cases");
     for (int i = 0; i < op->n_cases; i++)
         put_case(w, &op->cases[i]);

@@ -109,6 +109,7 @@ OPS = {
     "permute": permute,
     "expand": lambda i, a: i[0].expand(ints(a, 1, a[0])),
     "narrow": lambda i, a: i[0].narrow(int(a[0]), int(a[1]), int(a[2])),
+    "copy": lambda i, a: i[0].clone().copy_(i[1]),
     "cat": lambda i, a: torch.cat([x for x in i if x is not None], int(a[0])),
     "clone": clone,
     "cast": lambda i, a: i[0].to(CT_DTYPES[int(a[0])]),

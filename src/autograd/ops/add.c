@@ -51,3 +51,8 @@ ct_tensor *ct_add(ct_tensor *a, ct_tensor *b)
 {
     return cti_apply(&cti_op_add, NULL, 0, 2, (ct_tensor *[]){a, b});
 }
+
+ct_tensor *ct_add_(ct_tensor *a, ct_tensor *b)
+{
+    return cti_apply_inplace(&cti_op_add, NULL, 0, 2, (ct_tensor *[]){a, b});
+}

@@ -102,3 +102,8 @@ ct_tensor *ct_div(ct_tensor *a, ct_tensor *b)
 {
     return cti_apply(&cti_op_div, NULL, 0, 2, (ct_tensor *[]){a, b});
 }
+
+ct_tensor *ct_div_(ct_tensor *a, ct_tensor *b)
+{
+    return cti_apply_inplace(&cti_op_div, NULL, 0, 2, (ct_tensor *[]){a, b});
+}

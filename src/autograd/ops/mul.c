@@ -76,3 +76,8 @@ ct_tensor *ct_mul(ct_tensor *a, ct_tensor *b)
 {
     return cti_apply(&cti_op_mul, NULL, 0, 2, (ct_tensor *[]){a, b});
 }
+
+ct_tensor *ct_mul_(ct_tensor *a, ct_tensor *b)
+{
+    return cti_apply_inplace(&cti_op_mul, NULL, 0, 2, (ct_tensor *[]){a, b});
+}

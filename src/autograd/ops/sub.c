@@ -50,3 +50,8 @@ ct_tensor *ct_sub(ct_tensor *a, ct_tensor *b)
 {
     return cti_apply(&cti_op_sub, NULL, 0, 2, (ct_tensor *[]){a, b});
 }
+
+ct_tensor *ct_sub_(ct_tensor *a, ct_tensor *b)
+{
+    return cti_apply_inplace(&cti_op_sub, NULL, 0, 2, (ct_tensor *[]){a, b});
+}
