@@ -63,6 +63,62 @@ CT_NODISCARD int ct_tensor_remove_hook(ct_ctx *ctx, ct_tensor *t, uint64_t id);
 /* A result's gradient is kept too, as ct_tensor_grad gives it (PyTorch: retain_grad). Nothing for leaves. */
 CT_NODISCARD int ct_tensor_retain_grad(ct_ctx *ctx, ct_tensor *t);
 
+/* ---- ops of an application ---- torch.autograd.Function */
+typedef struct ct_call ct_call;
+typedef struct ct_function {
+    const char *name;  /* "clip_smooth": in errors; its grad_fn is clip_smoothBackward */
+    unsigned optional; /* bit i: input i may be NULL */
+    bool once;         /* the backward can't be differentiated (PyTorch: once_differentiable) */
+    /* Computes from ct_call_input with ops (nothing is recorded) or on host memory, gives each output to
+     * ct_call_set_output, keeps with ct_call_save what backward needs. Returns a status. */
+    int (*forward)(ct_call *c);
+    /* From ct_call_grad_output and ct_call_saved to ct_call_set_grad for each input that
+     * ct_call_needs_grad, in ops: under CT_CREATE_GRAPH they are recorded. NULL: no gradient. */
+    int (*backward)(ct_call *c);
+} ct_function;
+/* Its outputs, at most 4, into out (all NULL on failure), of the innermost scope. `user` is for both functions
+ * and must live as long as the graph. At most 32 inputs; out may be in. */
+CT_NODISCARD int ct_function_apply(ct_ctx *ctx, const ct_function *fn, void *user, int n_in,
+                                   ct_tensor *const *in, int n_out, ct_tensor **out);
+ct_ctx *ct_call_ctx(const ct_call *c);
+void *ct_call_user(const ct_call *c);
+ct_tensor *ct_call_input(const ct_call *c, int i);       /* in forward; NULL: absent */
+int ct_call_set_output(ct_call *c, int o, ct_tensor *t); /* in forward */
+/* In forward: keeps t in slot 0 to 5. An input, or an output that was set, stays a part of the graph; all
+ * else is a constant to gradients of gradients. */
+int ct_call_save(ct_call *c, int slot, ct_tensor *t);
+ct_tensor *ct_call_saved(ct_call *c, int slot);          /* in backward; of the scope */
+ct_tensor *ct_call_grad_output(const ct_call *c, int o); /* in backward; NULL: none came */
+bool ct_call_needs_grad(const ct_call *c, int i);
+int ct_call_set_grad(ct_call *c, int i, ct_tensor *grad); /* in backward; NULL: none */
+
+/* ---- activation checkpointing ---- torch.utils.checkpoint */
+/* A part of a network: outputs, made of the inputs by ops, into out. */
+typedef int (*ct_segment)(ct_ctx *ctx, int n_in, ct_tensor *const *in, int n_out, ct_tensor **out,
+                          void *user);
+/* Runs the segment without keeping what its backward needs; backward runs it again, with the same dropout
+ * masks. At most 6 inputs and 4 outputs. Parameters that it reaches through `user`, which must live as long as
+ * the graph, get their gradients as ever. Segments nest, and gradients of gradients go through. */
+CT_NODISCARD int ct_checkpoint(ct_ctx *ctx, ct_segment fn, void *user, int n_in,
+                               ct_tensor *const *in, int n_out, ct_tensor **out);
+/* Is a segment being run again? Its side effects (counting, running statistics) happened before. */
+bool ct_recomputing(const ct_ctx *ctx);
+
+/* ---- checking gradients ---- torch.autograd.gradcheck */
+typedef struct ct_gradcheck_opts {
+    double eps, atol, rtol; /* 1e-6, 1e-5, 1e-3 */
+} ct_gradcheck_opts;
+ct_gradcheck_opts ct_gradcheck_defaults(void);
+/* Compares the gradients of each element of each output by each element of each input that requires grad with
+ * central differences. Inputs are float64 leaves; they are changed while it runs and put back. CT_ECHECK names
+ * output, input, elements and both values of the largest difference; also when a second run of backward gives
+ * other values. Not on a device without float64. */
+CT_NODISCARD int ct_gradcheck(ct_ctx *ctx, ct_segment fn, void *user, int n_in,
+                              ct_tensor *const *in, int n_out, ct_gradcheck_opts opts);
+/* The same for the gradients that ct_grad gives of fn, with random upstream gradients. */
+CT_NODISCARD int ct_gradgradcheck(ct_ctx *ctx, ct_segment fn, void *user, int n_in,
+                                  ct_tensor *const *in, int n_out, ct_gradcheck_opts opts);
+
 /* ---- looking at the graph ---- */
 /* "ReluBackward0" as in PyTorch; "AccumulateGrad" for a leaf's end of the graph; NULL: no graph. */
 typedef struct ct_grad_fn ct_grad_fn;
@@ -73,6 +129,10 @@ int ct_grad_fn_inputs(const ct_grad_fn *fn);
 const ct_grad_fn *ct_grad_fn_next(const ct_grad_fn *fn, int i);
 uint64_t ct_grad_fn_sequence(const ct_grad_fn *fn);
 size_t ct_grad_fn_saved_bytes(const ct_grad_fn *fn); /* kept for backward */
+
+/* Writes the graph that leads to the outputs to a file, for Graphviz (`dot -Tsvg`): a box for each op with what it
+ * keeps, an ellipse for each leaf with its shape. CT_EIO. */
+CT_NODISCARD int ct_graph_dot(ct_ctx *ctx, int n, ct_tensor *const *outputs, const char *path);
 
 #ifdef __cplusplus
 }

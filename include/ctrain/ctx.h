@@ -67,6 +67,11 @@ typedef enum ct_scope_flags {
     /* Nothing is recorded, CT_SCOPE_GRAD inside changes nothing, and tensors made here have no version counter:
      * they can't be saved for a backward or be changed in place later (PyTorch: inference_mode). */
     CT_SCOPE_INFERENCE = 8,
+    /* Anomaly detection (PyTorch: detect_anomaly), slow: after each op, forward and backward, its results are
+     * looked at. Where an op makes a NaN or an Inf of operands that had none, CT_ENONFINITE names it, where it is
+     * (ct_label_begin; modules do that), the shapes and what its operands are like. NaN or Inf that only
+     * pass through are no error until ct_backward is called on them. */
+    CT_SCOPE_ANOMALY = 16,
 } ct_scope_flags;
 
 int ct_scope_begin(ct_ctx *ctx, unsigned flags);
@@ -76,6 +81,10 @@ int ct_scope_end(ct_ctx *ctx);
 /* Hands t (a result of this scope) to the enclosing scope. Returns t; NULL passes through. */
 ct_tensor *ct_scope_return(ct_tensor *t);
 bool ct_grad_enabled(const ct_ctx *ctx);
+bool ct_anomaly_enabled(const ct_ctx *ctx);
+/* What is being computed, for anomaly detection: names that nest ("encoder.0"). Begin and end pair. */
+void ct_label_begin(ct_ctx *ctx, const char *name);
+void ct_label_end(ct_ctx *ctx);
 
 /* ---- random numbers ---- Philox: a draw depends on (seed, stream, step, micro-batch, ordinal of the call
  * in it, index of the element), on nothing else. */

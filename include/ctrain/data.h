@@ -74,7 +74,7 @@ CT_NODISCARD ct_dataset *ct_dataset_split(ct_dataset *ds, double fraction, bool 
 
 typedef struct ct_loader_opts {
     int64_t batch_size;
-    int workers; /* threads that decode; 0: in the caller's thread, when a batch is asked for */
+    int workers;  /* threads that decode; 0: in the caller's thread, when a batch is asked for */
     int prefetch; /* batches in flight beyond those in the caller's hands; at least 1 with workers */
     bool shuffle; /* a keyed permutation of (seed, epoch), else file order */
     bool drop_last;
@@ -87,7 +87,8 @@ typedef struct ct_loader_opts {
     void *user;
 } ct_loader_opts;
 
-ct_loader_opts ct_loader_defaults(void); /* 32, 0 workers, 2, shuffle, keep the last, seed 0, hold 1 */
+ct_loader_opts ct_loader_defaults(
+    void); /* 32, 0 workers, 2, shuffle, keep the last, seed 0, hold 1 */
 
 /* A batch slab, borrowed from the loader until it is released. */
 typedef struct ct_batch {

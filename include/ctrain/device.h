@@ -48,8 +48,7 @@ int ct_tensor_write_async(ct_ctx *ctx, ct_tensor *t, const void *host, size_t by
                           ct_event *after, ct_event *done);
 /* Copies all of t, contiguous, to memory of ct_host_alloc after all work queued so far; the values are
  * there when `done` has happened. */
-int ct_tensor_read_async(ct_ctx *ctx, const ct_tensor *t, void *host, size_t bytes,
-                         ct_event *done);
+int ct_tensor_read_async(ct_ctx *ctx, const ct_tensor *t, void *host, size_t bytes, ct_event *done);
 
 /* ---- captured work ---- */
 

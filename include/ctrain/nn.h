@@ -4,6 +4,7 @@
 #ifndef CTRAIN_NN_H
 #define CTRAIN_NN_H
 
+#include <ctrain/autograd.h>
 #include <ctrain/ops.h>
 
 #ifdef __cplusplus
@@ -63,6 +64,26 @@ int ct_module_set_requires_grad(ct_module *m, bool requires_grad);
 void ct_module_zero_grad(ct_module *m);
 /* Probability and similar of all dropout layers below m: used by overfit-one-batch. Returns how many. */
 int ct_module_set_dropout(ct_module *m, double p);
+
+/* Activation checkpointing of m's forward (ct_checkpoint), where gradients are recorded: less memory, a second
+ * forward in backward. */
+void ct_module_set_checkpoint(ct_module *m, bool on);
+
+/* ---- hooks ---- They belong to the module, which must live as long as the graph, and run in the order of
+ * registration. The number of the hook, or 0 and an error. */
+/* Before forward; may return another input, or NULL to keep it. */
+typedef ct_tensor *(*ct_module_pre_hook)(ct_module *m, ct_tensor *x, void *user);
+/* After forward; may return another output, or NULL to keep it. */
+typedef ct_tensor *(*ct_module_hook)(ct_module *m, ct_tensor *x, ct_tensor *y, void *user);
+/* With a gradient, as ct_grad_hook; may return another one, or NULL to keep it. */
+typedef ct_tensor *(*ct_module_grad_hook)(ct_module *m, ct_tensor *grad, void *user);
+uint64_t ct_module_register_forward_pre_hook(ct_module *m, ct_module_pre_hook fn, void *user);
+uint64_t ct_module_register_forward_hook(ct_module *m, ct_module_hook fn, void *user);
+/* The gradient of the output, before the module's backward (PyTorch: register_full_backward_pre_hook). */
+uint64_t ct_module_register_backward_pre_hook(ct_module *m, ct_module_grad_hook fn, void *user);
+/* The gradient of the input, after it (PyTorch: register_full_backward_hook, its grad_input). */
+uint64_t ct_module_register_backward_hook(ct_module *m, ct_module_grad_hook fn, void *user);
+CT_NODISCARD int ct_module_remove_hook(ct_module *m, uint64_t id);
 
 /* A table: path, layer, output shape for input `shape`, parameters. Into buf, as snprintf. Runs a
  * forward pass in evaluation mode on zeros. Negative on error. */

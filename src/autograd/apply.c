@@ -287,14 +287,15 @@ static int check_inputs(ct_ctx *ctx, const ct_op *op, int n_in, ct_tensor *const
     return CT_OK;
 }
 
-static bool will_record(const ct_ctx *ctx, const ct_op *op, int n_in, ct_tensor *const *in)
+static bool will_record(ct_ctx *ctx, const ct_op *op, int n_in, ct_tensor *const *in)
 {
     bool wanted = false;
-    if (!ctx->grad_mode || (!op->backward && !op->vjp))
+    if (!op->backward && !op->vjp)
         return false;
     for (int i = 0; i < n_in && !wanted; i++)
         wanted = in[i] && in[i]->requires_grad;
-    return wanted;
+    ctx->saw_grad |= wanted;
+    return wanted && ctx->grad_mode;
 }
 
 /* Makes the node a part of the tape: edges to where its inputs came from, outputs that know it. */
@@ -336,6 +337,8 @@ static int run(cti_node *n)
     if (r >= 0 && n->op->forward)
         r = n->op->forward(n);
     r = cti_kernel_status(n, "forward", r);
+    if (r >= 0 && ctx->anomaly)
+        r = cti_anomaly_forward(n);
     if (r >= 0 && ctx->late_armed && ctx->device.be->host_memory)
         r = cti_late_look(ctx);
     ctx->running = outer;
@@ -357,7 +360,7 @@ int cti_apply_run(const cti_apply_call *call, int n_out, ct_tensor **out)
         return ctx->err.code;
     n->x = call->in;
     n->inplace = call->inplace;
-    n->recording = will_record(ctx, call->op, call->n_in, call->in);
+    n->recording = call->always_record || will_record(ctx, call->op, call->n_in, call->in);
     if (call->attr_bytes)
         memcpy(n->attr, call->attr, call->attr_bytes);
     for (int i = 0; i < call->n_in; i++) {
@@ -386,7 +389,8 @@ int cti_apply_run(const cti_apply_call *call, int n_out, ct_tensor **out)
 int cti_apply_multi(const ct_op *op, const void *attr, size_t attr_bytes, int n_in,
                     ct_tensor *const *in, int n_out, ct_tensor **out)
 {
-    return cti_apply_run(&(cti_apply_call){op, attr, attr_bytes, n_in, in, false}, n_out, out);
+    return cti_apply_run(&(cti_apply_call){op, attr, attr_bytes, n_in, in, .inplace = false}, n_out,
+                         out);
 }
 
 ct_tensor *cti_apply(const ct_op *op, const void *attr, size_t attr_bytes, int n_in,

@@ -87,6 +87,7 @@ void ct_ctx_free(ct_ctx *ctx)
     cti_pool_trim(ctx, &ctx->capture_pool);
     cti_free(ctx->mem, ctx->heap);
     cti_free(ctx->mem, ctx->order);
+    cti_functions_free(ctx);
     ctx->device.be->mem->close(ctx->device.stream);
     cti_cache_free(ctx->cache);
     cti_mem *mem = ctx->mem;

@@ -84,12 +84,11 @@ static void link_to_graph(cti_node *n, const cti_slot *s, ct_tensor *t)
     t->requires_grad = true;
 }
 
-ct_tensor *cti_saved_tensor(cti_node *n, int slot)
+static ct_tensor *saved(cti_node *n, int slot, bool graph)
 {
     cti_slot *s = &n->saved[slot];
     if (!s->storage)
         return NULL;
-    bool graph = n->ctx->run->flags & CT_CREATE_GRAPH;
     cti_node *from = graph && s->kind == 'x' ? n->edge[s->index].fn : NULL;
     if (from && from->leaf)
         return from->leaf;
@@ -100,6 +99,16 @@ ct_tensor *cti_saved_tensor(cti_node *n, int slot)
         link_to_graph(n, s, t);
     cti_scope_adopt(n->ctx, t);
     return t;
+}
+
+ct_tensor *cti_saved_tensor(cti_node *n, int slot)
+{
+    return saved(n, slot, n->ctx->run->flags & CT_CREATE_GRAPH);
+}
+
+ct_tensor *cti_saved_in_graph(cti_node *n, int slot)
+{
+    return saved(n, slot, true);
 }
 
 ct_tensor *cti_sum_to_input(cti_node *n, ct_tensor *grad, int i)

@@ -72,7 +72,7 @@ struct cti_scope {
     cti_scope *parent;
     ct_tensor *first;
     unsigned flags;
-    bool outer_grad_mode, outer_inference;
+    bool outer_grad_mode, outer_inference, outer_anomaly;
     uint64_t live_nodes_at_begin;
 };
 
@@ -105,6 +105,7 @@ struct cti_node {
     uint64_t mark; /* cti_run.skip: leads to no target */
     size_t saved_bytes;
     bool inplace;    /* output 0 is input 0's memory */
+    char *label;     /* owned: of anomaly detection */
     cti_hook *hooks; /* owned */
     ct_tensor *leaf; /* of an accumulator: owned */
     cti_slot saved[CTI_MAX_SLOTS];
@@ -127,7 +128,10 @@ typedef struct cti_run {
     int n_targets; /* ct_grad's inputs: where their gradients arrive, and what did */
     cti_edge *target;
     ct_tensor **got; /* NULL: leaves accumulate */
+    int came;        /* of anomaly detection, for the node that runs */
 } cti_run;
+
+typedef struct cti_function cti_function;
 
 /* A verdict of work queued before, in device memory: two numbers, the first -1 as long as all is well. */
 typedef struct cti_late_slot {
@@ -138,7 +142,8 @@ typedef struct cti_late_slot {
     ct_view view;
 } cti_late_slot;
 
-#define CTI_MAX_LATE 8
+#define CTI_MAX_LATE   8
+#define CTI_MAX_LABELS 32
 
 struct ct_ctx {
     cti_mem *mem;
@@ -148,7 +153,8 @@ struct ct_ctx {
     ct_ctx_opts opts;
     cti_scope root;
     cti_scope *scope; /* innermost */
-    bool grad_mode, inference;
+    bool grad_mode, inference, anomaly;
+    bool saw_grad; /* an operand required grad, recorded or not */
     bool direct;
     char fallback[256]; /* why device = auto isn't CUDA */
     const ct_op *running;
@@ -170,6 +176,13 @@ struct ct_ctx {
     cti_node **order;
     size_t order_cap;
     uint64_t last_mark, last_hook;
+    /* anomaly detection */
+    char label[256];
+    unsigned short label_end[CTI_MAX_LABELS];
+    int n_labels;
+    char passed_on[400];     /* the first op that handed a NaN or an Inf on */
+    bool recomputing;        /* a checkpointed segment runs again */
+    cti_function *functions; /* of the application, seen so far */
     /* memory */
     cti_storage *storages; /* all, newest first */
     cti_pool main_pool, capture_pool;
@@ -222,6 +235,7 @@ cti_node *cti_node_new(ct_ctx *ctx, const ct_op *op, int n_in,
 void cti_node_retain(cti_node *n);
 void cti_node_release(cti_node *n);
 void cti_node_release_saved(cti_node *n);
+void cti_save_tensor(cti_node *n, int slot, ct_tensor *t); /* neither input nor output */
 void cti_node_drop_temps(cti_node *n);
 void cti_node_set_live(cti_node *n);           /* counted, given a sequence number */
 cti_node *cti_accumulator_of(ct_tensor *leaf); /* a new reference; NULL: recorded */
@@ -241,6 +255,9 @@ static inline void cti_enter(ct_ctx *ctx)
 bool cti_is_exclusive(const ct_tensor *t);
 int cti_add_into(ct_ctx *ctx, ct_tensor *dst, const ct_tensor *src);
 int cti_deliver(ct_ctx *ctx, cti_edge to, ct_tensor *g); /* takes g over */
+/* The nodes that the outputs lead to, newest first, into ctx->order: how many, or an error. */
+int64_t cti_reachable(ct_ctx *ctx, int n_outputs, ct_tensor *const *outputs);
+int cti_deliver_to(ct_tensor *t, ct_tensor *g); /* to where t's gradient goes; takes g over */
 static inline bool cti_edge_wanted(const cti_node *n, int i)
 {
     const cti_node *fn = n->edge[i].fn;
@@ -260,12 +277,25 @@ typedef struct cti_apply_call {
     size_t attr_bytes;
     int n_in;
     ct_tensor *const *in;
-    bool inplace; /* output 0 is written over input 0 */
+    bool inplace;       /* output 0 is written over input 0 */
+    bool always_record; /* also where no input requires grad */
 } cti_apply_call;
 int cti_apply_run(const cti_apply_call *call, int n_out, ct_tensor **out);
 
 /* inplace.c */
 int cti_tensor_sync(ct_tensor *t); /* a view's grad_fn, after its base was changed in place */
+
+/* gradients.c */
+ct_tensor *cti_saved_in_graph(cti_node *n, int slot); /* with its graph, whatever the mode */
+
+/* function.c */
+void cti_functions_free(ct_ctx *ctx);
+
+/* anomaly.c */
+int cti_anomaly_forward(cti_node *n);
+int cti_anomaly_start(ct_ctx *ctx, const ct_tensor *output);
+int cti_anomaly_came(cti_node *n); /* how bad it is: for cti_anomaly_gave */
+int cti_anomaly_gave(cti_node *n, int i, const ct_tensor *g, int came);
 
 /* accumulate.c */
 int cti_accumulate(cti_node *n);

@@ -96,6 +96,7 @@ static void destroy(cti_node *n)
             cti_node_release(n->edge[i].fn);
     }
     cti_hooks_free(ctx, &n->hooks);
+    cti_free(ctx->mem, n->label);
     if (n->leaf) {
         n->leaf->accumulator = NULL;
         ct_tensor_release(n->leaf);
@@ -190,6 +191,12 @@ void cti_save_out(cti_node *n, int slot, int o)
 {
     if (n->recording)
         save(n, slot, n->y[o]->storage, &n->out_view[o], 'y', o);
+}
+
+void cti_save_tensor(cti_node *n, int slot, ct_tensor *t)
+{
+    if (n->recording)
+        save(n, slot, t->storage, &t->view, 'n', slot);
 }
 
 static ct_tensor *temp_new(cti_node *n, ct_dtype dtype, int ndim, const int64_t *shape,

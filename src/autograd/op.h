@@ -74,6 +74,7 @@ typedef struct ct_op {
     const char *no_golden; /* why PyTorch can't be the oracle (dropout's random numbers) */
     const char *no_empty;  /* why no case has an empty input */
     const char *no_second; /* why there is no vjp though there is a backward */
+    bool makes_inf;        /* on purpose: masked_fill */
     bool recomputes;       /* backward makes graph of its own: it may lead to any leaf */
 } ct_op;
 

@@ -16,7 +16,12 @@ int ct_scope_begin(ct_ctx *ctx, unsigned flags)
     s->flags = flags;
     s->outer_grad_mode = ctx->grad_mode;
     s->outer_inference = ctx->inference;
+    s->outer_anomaly = ctx->anomaly;
     s->live_nodes_at_begin = ctx->n_live_nodes;
+    if (flags & CT_SCOPE_ANOMALY && !ctx->anomaly) {
+        ctx->anomaly = true;
+        ctx->passed_on[0] = '\0';
+    }
     if (flags & CT_SCOPE_INFERENCE)
         ctx->inference = true;
     if (ctx->inference || flags & CT_SCOPE_NO_GRAD)
@@ -67,6 +72,7 @@ int ct_scope_end(ct_ctx *ctx)
     ctx->scope = s->parent;
     ctx->grad_mode = s->outer_grad_mode;
     ctx->inference = s->outer_inference;
+    ctx->anomaly = s->outer_anomaly;
     if ((s->flags & CT_SCOPE_STEP) && ctx->n_live_nodes > s->live_nodes_at_begin)
         cti_fail(&ctx->err, CT_ESTATE,
                  "the step ended with %" PRIu64 " live graph nodes, it began with %" PRIu64

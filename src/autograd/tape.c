@@ -142,6 +142,8 @@ static int deliver_all(cti_node *n, int r)
     for (int i = 0; i < n->n_in; i++) {
         ct_tensor *g = n->dx[i];
         n->dx[i] = NULL;
+        if (g && r >= 0 && n->ctx->anomaly && cti_edge_wanted(n, i))
+            r = cti_anomaly_gave(n, i, g, n->ctx->run->came);
         if (g && cti_edge_wanted(n, i) && r >= 0)
             r = cti_deliver(n->ctx, n->edge[i], g);
         else
@@ -179,7 +181,7 @@ static int run_op(cti_node *n)
     bool create = n->ctx->run->flags & CT_CREATE_GRAPH, wanted = false;
     for (int i = 0; i < n->n_in && !wanted; i++)
         wanted = cti_edge_wanted(n, i);
-    if (!wanted)
+    if (!wanted && !n->op->recomputes)
         return CT_OK;
     int r = check_saved(n);
     if (r < 0)
@@ -189,6 +191,8 @@ static int run_op(cti_node *n)
             n, CT_ESTATE,
             "CT_CREATE_GRAPH needs the gradient as a graph, and this op has none (%s)",
             n->op->no_second ? n->op->no_second : "it has no vjp");
+    if (n->ctx->anomaly)
+        n->ctx->run->came = cti_anomaly_came(n);
     r = create || !n->op->backward ? run_vjp(n) : run_kernel_form(n);
     if (r >= 0 && !(n->ctx->run->flags & CT_RETAIN_GRAPH))
         cti_node_release_saved(n);
@@ -258,19 +262,22 @@ static cti_edge edge_to(ct_tensor *t)
     return (cti_edge){t->grad_fn, t->output_nr};
 }
 
+int cti_deliver_to(ct_tensor *t, ct_tensor *g)
+{
+    cti_edge to = edge_to(t);
+    if (!to.fn) {
+        ct_tensor_release(g);
+        return t->ctx->err.code;
+    }
+    int r = cti_deliver(t->ctx, to, g);
+    cti_node_release(to.fn);
+    return r;
+}
+
 static int start(ct_ctx *ctx, ct_tensor *output, ct_tensor *grad)
 {
     ct_tensor *g = seed_gradient(ctx, output, grad);
-    if (!g)
-        return ctx->err.code;
-    cti_edge to = edge_to(output);
-    if (!to.fn) {
-        ct_tensor_release(g);
-        return ctx->err.code;
-    }
-    int r = cti_deliver(ctx, to, g);
-    cti_node_release(to.fn);
-    return r;
+    return g ? cti_deliver_to(output, g) : ctx->err.code;
 }
 
 /* Everything that backward and grad check of an output. */
@@ -300,6 +307,8 @@ static int run_all(ct_ctx *ctx, cti_run *run, int n_outputs, ct_tensor *const *o
     cti_enter(ctx);
     const ct_op *running = ctx->running;
     ctx->run = run;
+    for (int o = 0; o < n_outputs && r >= 0; o++)
+        r = cti_anomaly_start(ctx, outputs[o]);
     for (int o = 0; o < n_outputs && r >= 0; o++)
         r = start(ctx, outputs[o], grads ? grads[o] : NULL);
     while (ctx->heap_n > 0) {
@@ -332,31 +341,38 @@ int ct_backward(ct_ctx *ctx, ct_tensor *output, ct_tensor *grad, unsigned flags)
 
 /* ---- gradients of chosen inputs ---- */
 
-/* Marks what the outputs lead to: run->skip where no target is behind it. */
-static int mark(ct_ctx *ctx, cti_run *run, int n_outputs, ct_tensor *const *outputs)
+int64_t cti_reachable(ct_ctx *ctx, int n_outputs, ct_tensor *const *outputs)
 {
-    size_t n = 0;
+    int64_t n = 0;
     int r = CT_OK;
-    run->skip = ++ctx->last_mark;
     for (int o = 0; o < n_outputs && r >= 0; o++)
         if (outputs[o]->grad_fn)
             r = heap_push(ctx, outputs[o]->grad_fn);
     while (ctx->heap_n > 0) {
         cti_node *node = heap_pop(ctx);
         if (r >= 0)
-            r = cti_grow(ctx->mem, (void **)&ctx->order, &ctx->order_cap, n + 1, sizeof *ctx->order,
-                         "grad") < 0 ?
+            r = cti_grow(ctx->mem, (void **)&ctx->order, &ctx->order_cap, (size_t)n + 1,
+                         sizeof *ctx->order, "grad") < 0 ?
                     cti_fail(&ctx->err, CT_ENOMEM, "grad: out of memory") :
                     CT_OK;
         if (r >= 0) {
             ctx->order[n++] = node;
-            node->mark = run->skip;
             for (int i = 0; i < node->n_in && r >= 0; i++)
                 if (node->edge[i].fn)
                     r = heap_push(ctx, node->edge[i].fn);
         }
         cti_node_release(node); /* the outputs' graph owns it */
     }
+    return r < 0 ? r : n;
+}
+
+/* Marks the nodes that lead to no target. */
+static int mark(ct_ctx *ctx, cti_run *run, int n_outputs, ct_tensor *const *outputs)
+{
+    int64_t n = cti_reachable(ctx, n_outputs, outputs);
+    run->skip = ++ctx->last_mark;
+    for (int64_t k = 0; k < n; k++)
+        ctx->order[k]->mark = run->skip;
     while (n > 0) {
         cti_node *node = ctx->order[--n];
         bool leads = node->is_target || node->op->recomputes;
@@ -365,7 +381,7 @@ static int mark(ct_ctx *ctx, cti_run *run, int n_outputs, ct_tensor *const *outp
         if (leads)
             node->mark = 0;
     }
-    return r;
+    return ctx->err.code;
 }
 
 static int check_inputs(ct_ctx *ctx, int n_inputs, ct_tensor *const *inputs)

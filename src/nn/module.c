@@ -51,6 +51,7 @@ static void module_free(ct_module *m)
     cti_free(mem, m->child);
     slots_free(m, &m->params);
     slots_free(m, &m->buffers);
+    cti_module_hooks_free(m);
     if (m->ops->free)
         m->ops->free(m->self);
     cti_free(mem, m);
@@ -333,7 +334,12 @@ ct_tensor *ct_module_forward(ct_module *m, ct_tensor *x)
         return NULL;
     root = cti_module_root(m);
     root->depth++;
-    y = m->ops->forward(m, m->self, x);
+    bool labelled = m->parent && ct_anomaly_enabled(m->ctx);
+    if (labelled)
+        ct_label_begin(m->ctx, m->name);
+    y = cti_module_run(m, x);
+    if (labelled)
+        ct_label_end(m->ctx);
     if (!y) {
         name_error(m, root);
     } else if (root->watching) {

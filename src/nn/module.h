@@ -31,7 +31,9 @@ struct ct_module {
     int n_children;
     size_t child_cap;
     size_t reach; /* bytes of the longest path below: "0.weight" */
-    bool training;
+    bool training, checkpoint;
+    struct cti_module_hook *hooks; /* owned */
+    uint64_t last_hook;
     /* Of a summary: */
     bool was_training;
     int out_ndim; /* -1: not run */
@@ -45,6 +47,10 @@ struct ct_module {
 const char *cti_module_path(const ct_module *m, char *buf, size_t cap);
 
 ct_module *cti_module_root(ct_module *m);
+
+/* hooks.c: forward with the module's hooks around it. */
+ct_tensor *cti_module_run(ct_module *m, ct_tensor *x);
+void cti_module_hooks_free(ct_module *m);
 
 /* Elements of m's own parameters, or of all below; trainable ones alone if asked. A tensor that stands in
  * `root` more than once is counted at its first place. */

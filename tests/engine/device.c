@@ -13,8 +13,8 @@ Test(device, names_are_checked)
     char what[200];
     cr_expect_eq(ct_device_check("cpu", what, sizeof what), CT_OK);
     cr_expect_str_eq(what, "cpu");
-    static const char *const wrong[] = {"", "gpu", "auto", "cuda:", "cuda:x", "cuda:1x", "cuda:-1",
-                                        "cuda1", "cuda:1234", "cpu:0"};
+    static const char *const wrong[] = {"",        "gpu",     "auto",  "cuda:",     "cuda:x",
+                                        "cuda:1x", "cuda:-1", "cuda1", "cuda:1234", "cpu:0"};
     for (int i = 0; i < TS_LEN(wrong); i++) {
         cr_expect_eq(ct_device_check(wrong[i], what, sizeof what), CT_EINVAL, "%s", wrong[i]);
         cr_expect(strstr(what, "allowed: cpu, cuda, cuda:N"), "%s", what);
@@ -69,7 +69,8 @@ Test(device, copies_are_done_and_change_the_version)
 Test(device, copies_check_what_they_get)
 {
     ct_tensor *t = LEAF(1, 2, 3), *w = WANTING(1, 2);
-    ct_tensor *view = ct_permute(ct_reshape(LEAF(1, 2, 3, 4), 2, (int64_t[]){2, 2}), 2, (int[]){1, 0});
+    ct_tensor *view =
+        ct_permute(ct_reshape(LEAF(1, 2, 3, 4), 2, (int64_t[]){2, 2}), 2, (int[]){1, 0});
     ct_event *e = ct_event_new(ctx);
     double host[4];
     cr_expect_eq(ct_tensor_write_async(ctx, t, host, 8, NULL, e), CT_EINVAL);
@@ -90,7 +91,8 @@ Test(device, copies_check_what_they_get)
 Test(device, a_verdict_of_the_device_is_told_at_once_and_only_once)
 {
     ct_tensor *x = ct_tensor_new(ctx, CT_F64, 2, (int64_t[]){2, 3});
-    ct_tensor *bad = ts_vec(ctx, CT_I64, 2, (double[]){1, 5}), *good = ts_vec(ctx, CT_I64, 2, (double[]){1, 2});
+    ct_tensor *bad = ts_vec(ctx, CT_I64, 2, (double[]){1, 5}),
+              *good = ts_vec(ctx, CT_I64, 2, (double[]){1, 2});
     for (int i = 0; i < 2; i++) {
         cr_expect_null(ct_cross_entropy(x, bad, ct_cross_entropy_defaults()));
         ts_expect_error(ctx, CT_EDATA, "cross_entropy: target 5 at row 1", NULL);

@@ -6,6 +6,7 @@
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static bool same(double got, double want, double allowed)
@@ -135,4 +136,17 @@ bool ts_expect_ok(ct_ctx *ctx, const char *what)
     bool ok = ct_error_code(ctx) == CT_OK;
     cr_expect(ok, "%s: %s: %s", what, ct_status_name(ct_error_code(ctx)), ct_error_get(ctx)->text);
     return ok;
+}
+
+void ts_at_end(bool ok, const char *fmt, ...)
+{
+    if (ok)
+        return;
+    va_list args;
+    va_start(args, fmt);
+    fputs("at the end of a test: ", stderr);
+    vfprintf(stderr, fmt, args);
+    fputc('\n', stderr);
+    va_end(args);
+    abort();
 }

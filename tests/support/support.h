@@ -62,6 +62,8 @@ bool ts_close_values(const ts_array *got, int64_t n, const double *want, ts_tol 
 bool ts_expect_close(const char *what, const ts_array *got, const ts_array *want, ts_tol tol);
 bool ts_expect_values(const char *what, ct_ctx *ctx, const ct_tensor *t, int64_t n,
                       const double *want, ts_tol tol);
+/* In a suite's .fini, where Criterion counts no assertion: prints and aborts, so that the program fails. */
+void ts_at_end(bool ok, const char *fmt, ...) CT_PRINTF(2, 3);
 /* `code` is pending in ctx and its text has each of the parts (up to a NULL); clears it. */
 bool ts_expect_error(ct_ctx *ctx, int code, const char *part, ...);
 /* Nothing is pending; else fails the test with the text. */

@@ -29,9 +29,9 @@ static inline ct_ctx *open_ctx(ct_dtype dtype)
 /* Nothing is pending and nothing is left alive. */
 static inline void close_ctx(ct_ctx *ctx)
 {
-    cr_expect_eq(ct_error_code(ctx), CT_OK, "pending: %s", ct_error_get(ctx)->text);
-    cr_expect_eq(ct_ctx_counters(ctx).live_tensors, 0, "%d tensors are left",
-                 (int)ct_ctx_counters(ctx).live_tensors);
+    ts_at_end(ct_error_code(ctx) == CT_OK, "pending: %s", ct_error_get(ctx)->text);
+    ts_at_end(ct_ctx_counters(ctx).live_tensors == 0, "%d tensors are left",
+              (int)ct_ctx_counters(ctx).live_tensors);
     ct_ctx_free(ctx);
 }
 
