@@ -53,10 +53,14 @@ bool overlaps(const Tensor &t)
 {
     int o[MAX_DIMS];
     int64_t reach = 0;
-    for (int i = 0; i < t.nd; i++)
-        o[i] = i;
-    std::sort(o, o + t.nd, [&](int a, int b) { return t.stride[a] < t.stride[b]; });
-    for (int i = 0; i < t.nd; i++) {
+    int n = 0;
+    for (int i = 0; i < t.nd && i < MAX_DIMS; i++) { /* sorted by insertion: there are few */
+        int j = n++;
+        for (; j > 0 && t.stride[o[j - 1]] > t.stride[i]; j--)
+            o[j] = o[j - 1];
+        o[j] = i;
+    }
+    for (int i = 0; i < n; i++) {
         if (t.dim[o[i]] == 1)
             continue;
         if (t.stride[o[i]] <= reach)

@@ -1,15 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "engine.h"
 
+#include <stdio.h>
+
 ct_ctx *ctx;
 
 static ct_tensor *owned[256];
 static int n_owned;
+static ts_golden *golden;
 
 void engine_open(void)
 {
     ctx = ts_ctx(CT_F64, true);
     n_owned = 0;
+    golden = ts_golden_must_open("autograd.safetensors");
 }
 
 void engine_close(void)
@@ -18,7 +22,20 @@ void engine_close(void)
     for (int i = 0; i < n_owned; i++)
         ct_tensor_release(owned[i]);
     ct_ctx_free(ctx);
+    ts_golden_close(golden);
     ctx = NULL;
+}
+
+void expect_values(const char *what, ct_tensor *t, int64_t n, const double *v)
+{
+    const ts_tol tol = {1e-12, 1e-14};
+    char key[256], msg[256];
+    const struct criterion_test *test = criterion_current_test;
+    ts_expect_values(what, ctx, t, n, v, tol);
+    snprintf(key, sizeof(key), "%s.%s/%s", test->category, test->name, what);
+    const ts_array *torch = ts_golden_get(golden, "%s", key);
+    if (torch)
+        cr_expect(ts_close_values(torch, n, v, tol, msg, sizeof(msg)), "PyTorch, %s: %s", key, msg);
 }
 
 ct_tensor *leaf(int64_t n, const double *v)

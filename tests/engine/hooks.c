@@ -65,10 +65,10 @@ Test(hooks, of_a_leaf_change_what_is_accumulated)
 {
     ct_tensor *a = WANTING(1, 2);
     cr_assert(ct_tensor_register_hook(ctx, a, twice, NULL));
-    for (int i = 1; i <= 2; i++) {
-        OK(ct_backward(ctx, total(ct_square(a)), NULL, 0));
-        EXPECT_VALUES("a", ct_tensor_grad(a), 4 * i, 8 * i);
-    }
+    OK(ct_backward(ctx, total(ct_square(a)), NULL, 0));
+    EXPECT_VALUES("a, once", ct_tensor_grad(a), 4, 8);
+    OK(ct_backward(ctx, total(ct_square(a)), NULL, 0));
+    EXPECT_VALUES("a, twice", ct_tensor_grad(a), 8, 16);
 }
 
 Test(hooks, of_a_result_change_what_flows_on)

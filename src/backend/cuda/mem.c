@@ -125,10 +125,10 @@ static int describe(int index, struct cudaDeviceProp *prop, char *what, size_t c
     else if ((e = cudaGetDeviceProperties(prop, index)) != cudaSuccess)
         snprintf(what, cap, "cuda:%d: %s", index, cudaGetErrorString(e));
     else if (prop->major * 10 + prop->minor < OLDEST_CC)
-        snprintf(what, cap, "cuda:%d (%s) is too old: compute capability %d.%d, %d.%d is needed",
+        snprintf(what, cap, "cuda:%d (%.80s) is too old: compute capability %d.%d, %d.%d is needed",
                  index, prop->name, prop->major, prop->minor, OLDEST_CC / 10, OLDEST_CC % 10);
     else
-        return snprintf(what, cap, "%s, sm_%d%d", prop->name, prop->major, prop->minor), CT_OK;
+        return snprintf(what, cap, "%.100s, sm_%d%d", prop->name, prop->major, prop->minor), CT_OK;
     return CT_EDEVICE;
 }
 
