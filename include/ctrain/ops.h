@@ -60,7 +60,47 @@ ct_tensor *ct_unsqueeze(ct_tensor *x, int dim);
 ct_tensor *ct_expand(ct_tensor *x, int ndim, const int64_t *shape); /* -1 keeps a size */
 /* [start, start + length) of dim. */
 ct_tensor *ct_narrow(ct_tensor *x, int dim, int64_t start, int64_t length);
+/* x[index] along dim, without dim; a negative index counts from the end. */
+ct_tensor *ct_select(ct_tensor *x, int dim, int64_t index);
+/* Pieces of x along dim, views: of `size` elements but for the last; of given sizes, which must add up; at most
+ * `chunks` of about one size; each slice, without dim. Into out[0..cap) (chunk: room for `chunks`). They return
+ * how many there are (split_sizes: CT_OK), or the error. */
+int ct_split(ct_tensor *x, int64_t size, int dim, ct_tensor **out, int cap);
+int ct_split_sizes(ct_tensor *x, int n, const int64_t *sizes, int dim, ct_tensor **out);
+int ct_chunk(ct_tensor *x, int chunks, int dim, ct_tensor **out);
+int ct_unbind(ct_tensor *x, int dim, ct_tensor **out, int cap);
 ct_tensor *ct_cat(ct_tensor *const *xs, int n, int dim);
+/* Of one shape, along a new dimension. */
+ct_tensor *ct_stack(ct_tensor *const *xs, int n, int dim);
+/* Dimension source[i] becomes destination[i]; the others keep their order. */
+ct_tensor *ct_movedim(ct_tensor *x, int n, const int *source, const int *destination);
+ct_tensor *ct_swapdims(ct_tensor *x, int dim0, int dim1); /* ct_transpose */
+/* Copies: with the elements along dims in reverse order; moved by shifts along dims, round the end (dims NULL:
+ * one shift, of x as if it were flat). */
+ct_tensor *ct_flip(ct_tensor *x, int n, const int *dims);
+ct_tensor *ct_roll(ct_tensor *x, int n, const int64_t *shifts, const int *dims);
+/* x repeats[i] times along each dimension i; there may be more repeats than dimensions (tile: also fewer). */
+ct_tensor *ct_repeat(ct_tensor *x, int ndim, const int64_t *repeats);
+ct_tensor *ct_tile(ct_tensor *x, int n, const int64_t *repeats);
+/* Each element along dim `repeats` times. */
+ct_tensor *ct_repeat_interleave(ct_tensor *x, int64_t repeats, int dim);
+
+typedef enum ct_pad_mode {
+    CT_PAD_CONSTANT, /* `value`; negative pads crop */
+    CT_PAD_REFLECT,  /* less than the size */
+    CT_PAD_REPLICATE,
+    CT_PAD_CIRCULAR /* at most the size */
+} ct_pad_mode;
+/* torch.nn.functional.pad: n numbers, begin and end of the last dimension, then of the one before it, ... */
+ct_tensor *ct_pad(ct_tensor *x, int n, const int64_t *pads, ct_pad_mode mode, double value);
+/* [..., C r^2, H, W] <-> [..., C, H r, W r]. */
+ct_tensor *ct_pixel_shuffle(ct_tensor *x, int64_t r);
+ct_tensor *ct_pixel_unshuffle(ct_tensor *x, int64_t r);
+/* One value everywhere, x's dtype and context: of x's shape, or of another one. No gradient. */
+ct_tensor *ct_full_like(ct_tensor *x, double value);
+ct_tensor *ct_zeros_like(ct_tensor *x);
+ct_tensor *ct_ones_like(ct_tensor *x);
+ct_tensor *ct_new_full(ct_tensor *x, int ndim, const int64_t *shape, double value);
 /* x itself when it is so already, else a copy. */
 ct_tensor *ct_contiguous(ct_tensor *x);
 ct_tensor *ct_channels_last(ct_tensor *x); /* 4-D */
@@ -84,6 +124,13 @@ ct_tensor *ct_copy_(ct_tensor *x, ct_tensor *src); /* src broadcasts, of any dty
 /* ---- products ---- */
 /* torch.matmul: vectors, matrices, batches with broadcasting. */
 ct_tensor *ct_matmul(ct_tensor *a, ct_tensor *b);
+ct_tensor *ct_bmm(ct_tensor *a, ct_tensor *b); /* [B,M,K] x [B,K,N]: nothing broadcasts */
+/* beta x + alpha a b, of matrices and of batches; x broadcasts to the product and isn't looked at with beta 0. */
+ct_tensor *ct_addmm(ct_tensor *x, ct_tensor *a, ct_tensor *b, double alpha, double beta);
+ct_tensor *ct_baddbmm(ct_tensor *x, ct_tensor *a, ct_tensor *b, double alpha, double beta);
+/* Of vectors: [M] and [N] -> [M,N]; [N] and [N] -> scalar. */
+ct_tensor *ct_outer(ct_tensor *a, ct_tensor *b);
+ct_tensor *ct_dot(ct_tensor *a, ct_tensor *b);
 /* x [..., in], weight [out, in], bias [out] or NULL -> [..., out]. */
 ct_tensor *ct_linear(ct_tensor *x, ct_tensor *weight, ct_tensor *bias);
 

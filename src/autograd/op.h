@@ -259,6 +259,12 @@ bool cti_view_matrix(const ct_view *v); /* will the matmul kernel take it? */
 /* All dimensions but the last as one, without a copy; false when the strides don't allow it. */
 bool cti_view_rows(const ct_view *v, ct_view *out);
 
+/* select.c: dim of -ndim..ndim-1 made non-negative; false with the error recorded. For public functions. */
+bool cti_wrap_dim(ct_tensor *x, const ct_op *op, int *dim);
+
+/* constant_pad.c: ct_pad of that mode; n pairs are checked. */
+ct_tensor *cti_constant_pad(ct_tensor *x, int n, const int64_t *pads, double value);
+
 /* softmax.c: softmax and log_softmax (attr: a cti_softmax). */
 typedef struct cti_softmax {
     int dim;

@@ -82,6 +82,51 @@ def clone(i, a):
             lambda: x.contiguous(memory_format=torch.channels_last)][int(a[0])]()
 
 
+def baddbmm(i, a):
+    fn = torch.baddbmm if i[1].dim() == 3 else torch.addmm
+    return fn(i[0], i[1], i[2], alpha=num(i[0], a[0]), beta=num(i[0], a[1]))
+
+
+def select(i, a):
+    if a[1] != 99:
+        return i[0].select(int(a[0]), int(a[1]))
+    return torch.cat(i[0].unbind(int(a[0]))[::-1], 0)
+
+
+def split(i, a):
+    dim = int(a[0])
+    parts = (i[0].split(int(a[1]), dim) if a[1] else i[0].chunk(int(a[2]), dim) if a[2]
+             else i[0].split(ints(a, 3, 3), dim))
+    return torch.cat(parts[::-1], dim)
+
+
+def roll(i, a):
+    n = int(a[0])
+    return i[0].roll(ints(a, 1, n), ints(a, 1 + n, n)) if n else i[0].roll(int(a[1]))
+
+
+def repeat(i, a):
+    return [lambda: i[0].repeat(ints(a, 2, a[1])), lambda: i[0].tile(ints(a, 2, a[1])),
+            lambda: i[0].repeat_interleave(int(a[1]), int(a[2]))][int(a[0])]()
+
+
+def movedim(i, a):
+    n = int(a[0])
+    return i[0].movedim(ints(a, 1, n), ints(a, 1 + n, n)) if n else i[0].swapdims(*ints(a, 1, 2))
+
+
+PADS = ["constant", "reflect", "replicate", "circular"]
+
+
+def pad(i, a):
+    value = [] if a[0] else [num(i[0], a[1])]
+    return F.pad(i[0], ints(a, 3, a[2]), PADS[int(a[0])], *value)
+
+
+def full(i, a):
+    return torch.full_like(i[0], a[0]) if a[1] < 0 else i[0].new_full(ints(a, 2, a[1]), a[0])
+
+
 OPS = {
     "add": lambda i, a: i[0] + i[1],
     "sub": lambda i, a: i[0] - i[1],
@@ -111,9 +156,24 @@ OPS = {
     "narrow": lambda i, a: i[0].narrow(int(a[0]), int(a[1]), int(a[2])),
     "copy": lambda i, a: i[0].clone().copy_(i[1]),
     "cat": lambda i, a: torch.cat([x for x in i if x is not None], int(a[0])),
+    "select": select,
+    "split": split,
+    "stack": lambda i, a: torch.stack([x for x in i if x is not None], int(a[0])),
+    "movedim": movedim,
+    "full": full,
+    "flip": lambda i, a: i[0].flip(ints(a, 1, a[0])),
+    "roll": roll,
+    "repeat": repeat,
+    "constant_pad": lambda i, a: F.pad(i[0], ints(a, 2, a[1]), value=num(i[0], a[0])),
+    "pad": pad,
+    "pixel_shuffle": lambda i, a: (F.pixel_unshuffle(i[0], -int(a[0])) if a[0] < 0
+                                   else F.pixel_shuffle(i[0], int(a[0]))),
     "clone": clone,
     "cast": lambda i, a: i[0].to(CT_DTYPES[int(a[0])]),
     "matmul": lambda i, a: i[0] @ i[1],
+    "bmm": lambda i, a: torch.bmm(i[0], i[1]),
+    "addmm": baddbmm,
+    "outer": lambda i, a: torch.dot(i[0], i[1]) if a[0] else torch.outer(i[0], i[1]),
     "linear": lambda i, a: F.linear(i[0], i[1], i[2]),
     "conv2d": conv2d,
     "max_pool2d": max_pool2d,

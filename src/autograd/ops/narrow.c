@@ -54,6 +54,18 @@ static int backward(cti_node *n)
                   ew->copy(cti_stream(n), &part, dy);
 }
 
+static int vjp(cti_node *n, ct_tensor *const *dy, ct_tensor **dx)
+{
+    const attrs *a = cti_attr(n);
+    const ct_view *x = cti_in_meta(n, 0);
+    int64_t pads[2 * CT_MAX_DIMS] = {0};
+    int at = 2 * (x->ndim - 1 - a->dim);
+    pads[at] = a->start;
+    pads[at + 1] = x->shape[a->dim] - a->start - a->length;
+    dx[0] = cti_constant_pad(dy[0], at + 2, pads, 0);
+    return cti_pending(n);
+}
+
 /* arg: dim, start, length. */
 static const ct_case cases[] = {
     {.name = "rows", .arg = {0, 2, 3}, .in = {CT_IN(NORMAL, 7, 5)}},
@@ -75,6 +87,7 @@ const ct_op cti_op_narrow = {.name = "narrow",
                              .accumulates = 1,
                              .infer = infer,
                              .backward = backward,
+                             .vjp = vjp,
                              CT_CASES(cases),
                              .call = call};
 
