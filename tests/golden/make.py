@@ -243,10 +243,30 @@ def run_case(op, case, out, names):
     names.add(y.grad_fn.name())
     dy = np.random.RandomState(seed + 99).standard_normal(tuple(y.shape)).astype(np.float32)
     dy = torch.tensor(dy, dtype=torch.float64)
-    out[f"{key}/dy"] = dy
-    grads = torch.autograd.grad(y, [leaves[k] for k in wants], dy.to(y.dtype))
+    out[f"{key}/dy"] = dy.clone()
+    dy.requires_grad_(True)
+    grads = torch.autograd.grad(y, [leaves[k] for k in wants], dy.to(y.dtype), create_graph=True)
     for k, g in zip(wants, grads):
-        out[f"{key}/dx{k}"] = g
+        out[f"{key}/dx{k}"] = g.clone()
+    second_order(key, seed, {k: leaves[k] for k in wants}, dy, dict(zip(wants, grads)), out)
+
+
+def second_order(key, seed, leaves, dy, grads, out):
+    """With L = sum_k sum(v_k dx_k): v_k, d L / d x_k as ddx_k, d L / d dy as ddy. Left out where PyTorch can't."""
+    v = {k: torch.tensor(np.random.RandomState(seed + 199 + k).standard_normal(tuple(g.shape))
+                         .astype(np.float32), dtype=torch.float64) for k, g in grads.items()}
+    loss = sum((v[k] * g).sum() for k, g in grads.items())
+    if not loss.requires_grad:
+        return
+    try:
+        found = torch.autograd.grad(loss, [*leaves.values(), dy], allow_unused=True, materialize_grads=True)
+    except (RuntimeError, NotImplementedError) as e:
+        print(f"note: {key}: no second order: {str(e).splitlines()[0]}")
+        return
+    for k, g in zip(leaves, found):
+        out[f"{key}/v{k}"] = v[k]
+        out[f"{key}/ddx{k}"] = g + torch.zeros(g.shape, dtype=g.dtype)
+    out[f"{key}/ddy"] = found[-1] + torch.zeros(dy.shape, dtype=dy.dtype)
 
 
 def main():
@@ -274,7 +294,7 @@ def main():
         size = save(f"ops/{op['name']}.safetensors", out,
                     {c["name"]: c["signature"] for c in op["cases"]})
         total += size
-        if names and op["torch_name"] not in names:
+        if names and op["torch_name"] and op["torch_name"] not in names:
             print(f"note: {op['name']} calls itself {op['torch_name']}, PyTorch {sorted(names)}")
     if not only:
         for path in (pathlib.Path(HERE) / "ops").glob("*.safetensors"):

@@ -41,7 +41,7 @@ static double weighted(const second *s, const ts_array *dx)
     return sum;
 }
 
-/* L as a tensor of the scope. */
+/* L as a tensor of the scope; the weights are random where s->v has none. */
 static ct_tensor *loss_of(const harness *h, ct_ctx *ctx, second *s, ct_tensor *const *g)
 {
     ct_tensor *loss = NULL;
@@ -50,7 +50,8 @@ static ct_tensor *loss_of(const harness *h, ct_ctx *ctx, second *s, ct_tensor *c
         if (!(s->wants >> i & 1))
             continue;
         s->g[i] = ts_values(ctx, g[k]);
-        s->v[i] = ts_random_normal(CT_F64, ct_tensor_ndim(g[k]), ct_tensor_shape(g[k]), &seed);
+        if (!s->v[i].v)
+            s->v[i] = ts_random_normal(CT_F64, ct_tensor_ndim(g[k]), ct_tensor_shape(g[k]), &seed);
         ct_tensor *v = ts_tensor(ctx, ct_tensor_dtype(g[k]), &s->v[i]);
         ct_tensor *part = ct_sum(ct_mul(g[k], v), NULL, 0, false);
         ct_tensor_release(v);
@@ -88,7 +89,6 @@ static bool second_make(const harness *h, ct_ctx *ctx, h_data *d, ct_dtype dtype
                         second *s)
 {
     h_leaves l = {0};
-    memset(s, 0, sizeof(*s));
     s->wants = wants;
     bool ok = !ct_scope_begin(ctx, CT_SCOPE_PLAIN) &&
               h_leaves_make(ctx, d, dtype, H_PLAIN, wants, &l) &&
@@ -159,7 +159,7 @@ static double largest(const second *s)
 /* On CUDA the oracle is the CPU's f64. */
 static void against_f64(harness *h, h_data *d, const second *want)
 {
-    second got;
+    second got = {0};
     ts_tol tol = h_tol_f32(h->c);
     bool ok = second_make(h, h->f32, d, CT_F32, want->wants, &got);
     h_expect(h, ok, "f32: %s", got.msg);
@@ -170,6 +170,39 @@ static void against_f64(harness *h, h_data *d, const second *want)
             h_expect_close(h, what, &got.h[i], &want->h[i], tol);
     }
     second_free(&got);
+}
+
+/* PyTorch's, on its data. */
+static void against_golden(harness *h, unsigned wants)
+{
+    const char *name = h->c->name;
+    const ts_array *ddy = h->golden ? ts_golden_get(h->golden, "%s/ddy", name) : NULL;
+    if (!ddy)
+        return;
+    h_data d = {0};
+    second s = {0};
+    for (int i = 0; i < CT_CASE_MAX_IN; i++) {
+        const ts_array *in = ts_golden_get(h->golden, "%s/in%d", name, i);
+        const ts_array *v = ts_golden_get(h->golden, "%s/v%d", name, i);
+        d.in[i] = in ? ts_array_copy(in) : d.in[i];
+        s.v[i] = v ? ts_array_copy(v) : s.v[i];
+    }
+    d.dy = ts_array_copy(ts_golden_must_get(h->golden, "%s/dy", name));
+    ct_ctx *ctx = ts_on_cuda() ? h->f32 : h->f64;
+    if (h_expect(h, second_make(h, ctx, &d, h->main_dtype, wants, &s), "golden: %s", s.msg)) {
+        ts_tol tol = h_tol_main(h);
+        tol.atol *= ts_on_cuda() ? largest(&s) : 1;
+        h_expect_close(h, "golden: second gradient of the upstream gradient", &s.h[U], ddy, tol);
+        for (int i = 0; i < CT_CASE_MAX_IN; i++) {
+            char what[64];
+            snprintf(what, sizeof(what), "golden: second gradient of input %d", i);
+            if (s.h[i].v)
+                h_expect_close(h, what, &s.h[i], ts_golden_must_get(h->golden, "%s/ddx%d", name, i),
+                               tol);
+        }
+    }
+    second_free(&s);
+    h_data_free(&d);
 }
 
 void h_check_second(harness *h)
@@ -199,4 +232,5 @@ void h_check_second(harness *h)
     second_free(&s);
     h_result_free(&first);
     h_data_free(&d);
+    against_golden(h, wants);
 }
