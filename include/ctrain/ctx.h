@@ -107,6 +107,16 @@ typedef struct ct_counters {
 } ct_counters;
 
 ct_counters ct_ctx_counters(const ct_ctx *ctx);
+
+/* Device memory by the op that asked for it: its results, what it keeps for backward, its gradients and scratch;
+ * "tensors" is what no op made. */
+typedef struct ct_op_memory {
+    const char *name; /* as the op's; borrowed */
+    uint64_t live_bytes, peak_bytes;
+} ct_op_memory;
+/* Fills out[0..cap), the largest peak first when all fit; returns how many there are. */
+int ct_ctx_op_memory(const ct_ctx *ctx, ct_op_memory *out, int cap);
+void ct_ctx_reset_peaks(ct_ctx *ctx); /* of these: each becomes what is live now */
 ct_dtype ct_ctx_dtype(const ct_ctx *ctx);
 
 typedef struct ct_build_info {

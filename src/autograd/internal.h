@@ -24,11 +24,19 @@ typedef struct cti_storage {
     int refs;
     uint64_t version;                 /* in-place changes so far */
     bool inference;                   /* made in inference mode: its version says nothing */
-    const char *maker;                /* the op that asked for it */
+    struct cti_usage *usage;          /* of the op that asked for it */
     const struct ct_capture *capture; /* that has it in its list already */
 } cti_storage;
 
 #define CTI_SIZE_CLASSES 512
+
+/* What the results, gradients and scratch of one op take. */
+typedef struct cti_usage {
+    const char *name; /* the op's own text: its address is the key */
+    uint64_t live_bytes, peak_bytes;
+} cti_usage;
+
+#define CTI_USAGES 512 /* a power of two */
 
 typedef struct cti_pool {
     cti_storage *free[CTI_SIZE_CLASSES];
@@ -184,6 +192,7 @@ struct ct_ctx {
     bool recomputing;        /* a checkpointed segment runs again */
     cti_function *functions; /* of the application, seen so far */
     /* memory */
+    cti_usage usage[CTI_USAGES];
     cti_storage *storages; /* all, newest first */
     cti_pool main_pool, capture_pool;
     cti_pool *pool; /* where new storages come from */

@@ -8,6 +8,8 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 /* Eight classes per power of two from 512 bytes up, so that at most an eighth is wasted. */
 static int size_class(size_t bytes, size_t *rounded)
@@ -50,7 +52,7 @@ static void tell_largest(const ct_ctx *ctx, char *out, size_t cap)
     used = (size_t)snprintf(out, cap, "%s", top[0] ? "; the largest: " : "");
     for (int i = 0; i < LARGEST && top[i] && used < cap; i++)
         used += (size_t)snprintf(out + used, cap - used, "%s%.1f MiB of %s", i ? ", " : "",
-                                 (double)top[i]->bytes / 1048576, top[i]->maker);
+                                 (double)top[i]->bytes / 1048576, top[i]->usage->name);
 }
 
 static void fail_memory(ct_ctx *ctx, size_t bytes)
@@ -143,6 +145,45 @@ static cti_storage *make(ct_ctx *ctx, size_t bytes, int size_class)
     return st;
 }
 
+/* By open addressing; the last entry takes what finds no place. */
+static cti_usage *usage_of(ct_ctx *ctx, const char *name)
+{
+    size_t at = ((uintptr_t)name >> 3) % CTI_USAGES;
+    for (int tries = 0; tries < CTI_USAGES / 2; tries++, at = (at + 1) % CTI_USAGES) {
+        if (!ctx->usage[at].name)
+            ctx->usage[at].name = name;
+        if (ctx->usage[at].name == name)
+            return &ctx->usage[at];
+    }
+    return &ctx->usage[at];
+}
+
+static int by_peak(const void *a, const void *b)
+{
+    const ct_op_memory *x = a, *y = b;
+    return x->peak_bytes != y->peak_bytes ? (x->peak_bytes < y->peak_bytes ? 1 : -1) :
+                                            strcmp(x->name, y->name);
+}
+
+int ct_ctx_op_memory(const ct_ctx *ctx, ct_op_memory *out, int cap)
+{
+    int n = 0;
+    for (int i = 0; ctx && i < CTI_USAGES; i++) {
+        const cti_usage *u = &ctx->usage[i];
+        if (u->name && n++ < cap)
+            out[n - 1] = (ct_op_memory){u->name, u->live_bytes, u->peak_bytes};
+    }
+    if (cap > 0)
+        qsort(out, (size_t)(n < cap ? n : cap), sizeof *out, by_peak);
+    return n;
+}
+
+void ct_ctx_reset_peaks(ct_ctx *ctx)
+{
+    for (int i = 0; ctx && i < CTI_USAGES; i++)
+        ctx->usage[i].peak_bytes = ctx->usage[i].live_bytes;
+}
+
 cti_storage *cti_storage_new(ct_ctx *ctx, size_t bytes)
 {
     size_t rounded;
@@ -160,7 +201,10 @@ cti_storage *cti_storage_new(ct_ctx *ctx, size_t bytes)
     st->version = 0;
     st->inference = ctx->inference;
     st->refs = 1;
-    st->maker = ctx->running ? ctx->running->name : "tensors";
+    st->usage = usage_of(ctx, ctx->running ? ctx->running->name : "tensors");
+    st->usage->live_bytes += st->bytes;
+    if (st->usage->live_bytes > st->usage->peak_bytes)
+        st->usage->peak_bytes = st->usage->live_bytes;
     return st;
 }
 
@@ -183,6 +227,7 @@ void cti_storage_release(cti_storage *st)
     if (!st || --st->refs > 0)
         return;
     ct_ctx *ctx = st->ctx;
+    st->usage->live_bytes -= st->bytes;
     if (ctx->direct && st->pool == &ctx->main_pool) {
         destroy(ctx, st);
         return;

@@ -121,3 +121,57 @@ Test(graph, tells_what_its_nodes_keep)
     OK(ct_backward(ctx, total(y), NULL, 0));
     cr_expect_eq(ct_grad_fn_saved_bytes(ct_tensor_grad_fn(y)), 0);
 }
+
+/* ---- memory ---- */
+
+TestSuite(memory, .init = engine_open, .fini = engine_close);
+
+static ct_op_memory memory_of(const char *name)
+{
+    ct_op_memory all[64];
+    int n = ct_ctx_op_memory(ctx, all, TS_LEN(all));
+    for (int i = 0; i < n && i < TS_LEN(all); i++) {
+        cr_expect(i == 0 || all[i - 1].peak_bytes >= all[i].peak_bytes,
+                  "the largest peak comes first");
+        if (!strcmp(all[i].name, name))
+            return all[i];
+    }
+    return (ct_op_memory){name, 0, 0};
+}
+
+Test(memory, is_counted_by_the_op_that_asked_for_it)
+{
+    double v[1000] = {0};
+    ct_tensor *x = leaf(1000, v);
+    OK(ct_scope_begin(ctx, CT_SCOPE_PLAIN));
+    for (int i = 0; i < 3; i++)
+        ct_exp(x);
+    cr_expect(memory_of("exp").live_bytes >= 24000);
+    OK(ct_scope_end(ctx));
+    cr_expect_eq(memory_of("exp").live_bytes, 0);
+    cr_expect(memory_of("exp").peak_bytes >= 24000);
+    cr_expect(memory_of("tensors").live_bytes >= 8000);
+    ct_ctx_reset_peaks(ctx);
+    cr_expect_eq(memory_of("exp").peak_bytes, 0);
+}
+
+Test(memory, of_a_step_is_back_where_it_was_with_its_nodes)
+{
+    ct_tensor *x = WANTING(1, 2, 3), *w = WANTING(4, 5, 6);
+    ct_counters before = {0}, after;
+    for (int i = 0; i < 3; i++) {
+        if (i == 2)
+            before = ct_ctx_counters(ctx);
+        OK(ct_scope_begin(ctx, CT_SCOPE_STEP));
+        OK(ct_backward(ctx, total(ct_tanh(ct_mul(ct_exp(x), w))), NULL, 0));
+        ct_zero_grad(x);
+        ct_zero_grad(w);
+        OK(ct_scope_end(ctx));
+    }
+    after = ct_ctx_counters(ctx);
+    cr_expect_eq(after.live_nodes, before.live_nodes);
+    cr_expect_eq(after.saved_bytes, before.saved_bytes);
+    cr_expect_eq(after.live_tensors, before.live_tensors);
+    cr_expect_eq(after.live_bytes, before.live_bytes);
+    cr_expect_eq(memory_of("exp").live_bytes, 0);
+}
