@@ -110,6 +110,35 @@ ct_tensor *ct_detach(ct_tensor *x);
 /* Conversion; the gradient is converted back. x itself when it has the dtype. */
 ct_tensor *ct_cast(ct_tensor *x, ct_dtype dtype);
 
+/* 0 above (below) the diagonal that starts at column (row) |diagonal|: where column - row > (<) diagonal. Of the last
+ * two dimensions. */
+ct_tensor *ct_tril(ct_tensor *x, int64_t diagonal);
+ct_tensor *ct_triu(ct_tensor *x, int64_t diagonal);
+
+/* ---- by index ---- index is i64 (where it is a vector also i32), in [0, size): negative ones are refused as PyTorch
+ * does. One out of range is CT_EDATA with its value, its position and the bound: at once on the CPU, elsewhere
+ * when the host next reads something, and floats are NaN until then. All dtypes, but sums: floats, i32, i64. Sums
+ * are in the order of index on every device. */
+/* y[.., i, ..] = x[.., index[.., i, ..], ..] along dim; index as many dimensions as x. */
+ct_tensor *ct_gather(ct_tensor *x, int dim, ct_tensor *index);
+/* Likewise, x and index broadcast outside dim. */
+ct_tensor *ct_take_along_dim(ct_tensor *x, ct_tensor *index, int dim);
+/* x with y[.., index[.., i, ..], ..] = (add: +=) src[.., i, ..] along dim; of equal indices the last one stays. */
+ct_tensor *ct_scatter(ct_tensor *x, int dim, ct_tensor *index, ct_tensor *src);
+ct_tensor *ct_scatter_value(ct_tensor *x, int dim, ct_tensor *index, double value);
+ct_tensor *ct_scatter_add(ct_tensor *x, int dim, ct_tensor *index, ct_tensor *src);
+/* The slices of x along dim that the vector index names; x with alpha src's slices added to those; x with those
+ * replaced by src's (of equal indices the last one stays). */
+ct_tensor *ct_index_select(ct_tensor *x, int dim, ct_tensor *index);
+ct_tensor *ct_index_add(ct_tensor *x, int dim, ct_tensor *index, ct_tensor *src, double alpha);
+ct_tensor *ct_index_copy(ct_tensor *x, int dim, ct_tensor *index, ct_tensor *src);
+#define CT_NO_PADDING INT64_MIN
+/* weight [V,D], ids (i64 or i32) of any shape -> ids' shape and D. The row padding_idx (negative counts from the end;
+ * CT_NO_PADDING: none) gets no gradient. */
+ct_tensor *ct_embedding(ct_tensor *weight, ct_tensor *ids, int64_t padding_idx);
+/* ids i64 of any shape -> ids' shape and `classes`, i64. */
+ct_tensor *ct_one_hot(ct_tensor *ids, int64_t classes);
+
 /* ---- in place ---- The first operand is changed and returned; the result must have its shape and dtype. Its
  * version goes up, so a backward that needs what it was is refused (CT_ESTATE). While gradients are recorded it
  * takes over the result's graph; where it is a view, the tensor it is a view of and all its other views follow.

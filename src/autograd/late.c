@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-static const int64_t clean[2] = {-1, -1};
+static const int64_t clean[3] = {-1, -1, -1};
 
 static cti_late_slot *slot_of(ct_ctx *ctx, const ct_op *op)
 {
@@ -40,7 +40,7 @@ const ct_view *cti_late(cti_node *n, cti_late_report report, int64_t arg)
     s->report = report;
     s->arg = arg;
     s->view = (ct_view){
-        .data = s->storage->data, .dtype = CT_I64, .ndim = 1, .shape = {2}, .stride = {1}};
+        .data = s->storage->data, .dtype = CT_I64, .ndim = 1, .shape = {3}, .stride = {1}};
     cti_capture_uses(ctx, s->storage);
     ctx->late_armed = true;
     return &s->view;
@@ -54,7 +54,7 @@ int cti_late_look(ct_ctx *ctx)
     ctx->late_armed = false;
     for (int i = 0; i < ctx->n_late; i++) {
         cti_late_slot *s = &ctx->late[i];
-        int64_t found[2];
+        int64_t found[3];
         int r = mem->download(ctx->device.stream, found, s->storage->data, sizeof found);
         if (r == CT_OK && found[0] >= 0)
             r = mem->upload(ctx->device.stream, s->storage->data, clean, sizeof clean);

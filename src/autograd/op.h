@@ -142,10 +142,10 @@ const ct_view *cti_save_new(cti_node *n, int slot, ct_dtype dtype, int ndim, con
 const ct_view *cti_save_new_like(cti_node *n, int slot, ct_dtype dtype, const ct_view *like);
 
 /* ---- verdicts ---- What only the device knows (an index out of range) and the host must tell. A kernel
- * writes [2] i64: the first number stays -1 unless something is wrong; an earlier finding stays. `report`
- * gets both and `arg` and records the error: at once where memory is the host's, else when the host next
+ * writes [3] i64: the first number stays -1 unless something is wrong; an earlier finding stays. `report`
+ * gets them and `arg` (of the op's last call) and records the error: at once where memory is the host's, else when the host next
  * reads something. NULL: out of memory (recorded). */
-typedef void (*cti_late_report)(ct_ctx *ctx, const ct_op *op, const int64_t found[2], int64_t arg);
+typedef void (*cti_late_report)(ct_ctx *ctx, const ct_op *op, const int64_t found[3], int64_t arg);
 const ct_view *cti_late(cti_node *n, cti_late_report report, int64_t arg);
 
 /* forward changes input i in place (running statistics): its version is bumped. */
@@ -261,6 +261,43 @@ bool cti_view_rows(const ct_view *v, ct_view *out);
 
 /* select.c: dim of -ndim..ndim-1 made non-negative; false with the error recorded. For public functions. */
 bool cti_wrap_dim(ct_tensor *x, const ct_op *op, int *dim);
+
+/* gather.c: what goes by index. cti_check_indices takes a verdict on index (of any strides): all in [0, bound) of
+ * dimension `dim`? cti_scatter_into: y = or += src by index along dim; scalars are vectors of one. */
+void cti_report_index(ct_ctx *ctx, const ct_op *op, const int64_t found[3], int64_t dim);
+int cti_check_indices(cti_node *n, const ct_view *index, int64_t bound, int dim);
+int cti_check_index_dtype(cti_node *n, int i);
+ct_view cti_at_least_1d(const ct_view *v);
+int cti_scatter_into(cti_node *n, const ct_view *y, const ct_view *src, int dim,
+                     const ct_view *index, bool add, int64_t skip);
+/* index_select.c: a vector of indices as an index of y's shape along dim. */
+ct_view cti_index_along(const ct_view *index, const ct_view *y, int dim);
+int cti_check_index_vector(cti_node *n, int i);
+ct_tensor *cti_index_i64(ct_tensor *index); /* i32 is converted */
+/* index_add.c, for index_copy (attr: dim). */
+int cti_index_add_infer(cti_node *n);
+int cti_index_add_run(cti_node *n, bool add);
+/* scatter.c, for scatter_add. */
+typedef struct cti_scatter_attrs {
+    int dim;
+    bool add;
+    double value; /* when there is no src */
+} cti_scatter_attrs;
+int cti_scatter_infer(cti_node *n);
+int cti_scatter_forward(cti_node *n);
+int cti_scatter_vjp(cti_node *n, ct_tensor *const *dy, ct_tensor **dx);
+ct_tensor *cti_apply_scatter(const ct_op *op, ct_tensor *x, ct_tensor *index, ct_tensor *src,
+                             int dim, bool add);
+/* embedding.c: padding_idx as a row of weight, or -1 for none; false with the error recorded. */
+bool cti_padding_row(const ct_op *op, ct_tensor *weight, int64_t *padding);
+/* tril.c, for triu. */
+typedef struct cti_tri_attrs {
+    int64_t diagonal;
+    bool upper;
+} cti_tri_attrs;
+int cti_tri_infer(cti_node *n);
+int cti_tri_forward(cti_node *n);
+int cti_tri_vjp(cti_node *n, ct_tensor *const *dy, ct_tensor **dx);
 
 /* constant_pad.c: ct_pad of that mode; n pairs are checked. */
 ct_tensor *cti_constant_pad(ct_tensor *x, int n, const int64_t *pads, double value);

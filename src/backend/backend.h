@@ -300,6 +300,44 @@ typedef struct ct_k_loss {
                               const ct_view *dlogits, int beta, const ct_view *dloss);
 } ct_k_loss;
 
+/* ---- indices ---- i64. One that is out of range gives NaN in what is a float (gather: in the element; scatter: in
+ * the first along dim), 0 or nothing elsewhere: no step is applied before the host is told. */
+typedef struct ct_scatter_args {
+    ct_view y;
+    const ct_view *src; /* index's shape and y's dtype; NULL: `value` */
+    double value;
+    ct_view index; /* sizes but along dim at most y's; strides may be 0 */
+    int dim;
+    bool add;     /* f32, f64, i32, i64, and what is computed with; else it is set: all dtypes */
+    int64_t skip; /* an index that is passed over; -1: none */
+} ct_scatter_args;
+
+typedef struct ct_k_index {
+    /* The first element of index, by its flat row-major position, that isn't in [0, bound): its position, itself
+     * and bound into bad ([3] i64, dense), unless it holds a finding (not -1). */
+    int (*check)(ct_stream *s, const ct_view *index, int64_t bound, const ct_view *bad);
+    /* y[.., i, ..] = x[.., index[.., i, ..], ..] along dim. y and index have one shape, at most x's but along
+     * dim; x and y one dtype, any. */
+    int (*gather)(ct_stream *s, const ct_view *y, const ct_view *x, int dim, const ct_view *index);
+    /* y[.., index[.., i, ..], ..] = or += src[.., i, ..] along dim, in the order of i: of equal indices the last
+     * one stays, and sums have one order. y keeps its other elements. */
+    int (*scatter)(ct_stream *s, const ct_scatter_args *args);
+    /* y [n], dense, of f32, f64, i32 or i64: first + i * step in the first half, last - (n - 1 - i) * step in the
+     * second. */
+    int (*iota)(ct_stream *s, const ct_view *y, double first, double last, double step);
+    /* y = x where column - row is at least (`upper`) or at most `diagonal`, else 0, in the last two dimensions. All
+     * dtypes. */
+    int (*tri)(ct_stream *s, const ct_view *y, const ct_view *x, int64_t diagonal, bool upper);
+    /* Bags of consecutive positions 0..n-1: offsets [bags] tells where each one starts. bag [n] is the bag of each
+     * position. bad as in check: the first offset that is less than the one before (the first: not 0) or more
+     * than n. All dense. */
+    int (*bags)(ct_stream *s, const ct_view *bag, const ct_view *offsets, const ct_view *bad);
+    /* index [bags, D]: the row of x [n, D] that has the first maximum of its column in the bag; n where the bag
+     * has none. Rows where ids [n] is `skip` don't count. All dense; offsets are made to fit. */
+    int (*bag_max)(ct_stream *s, const ct_view *index, const ct_view *x, const ct_view *offsets,
+                   const ct_view *ids, int64_t skip);
+} ct_k_index;
+
 /* ---- random numbers ---- Ordinals stay below 2^31 (f64 takes its second word from ordinal + 2^31). A
  * draw depends on the logical (row-major) index of an element, never on its place in memory: words 0..3 of counter (index / 4, step, micro, ordinal) serve 4 neighbours. */
 typedef struct ct_rng {
@@ -383,6 +421,7 @@ typedef struct ct_backend {
     const ct_k_pool *pool;
     const ct_k_norm *norm;
     const ct_k_loss *loss;
+    const ct_k_index *index;
     const ct_k_random *random;
     const ct_k_optim *optim;
 } ct_backend;

@@ -74,6 +74,7 @@ static const char *incomplete(const ct_backend *be)
         {"pool", be->pool, sizeof *be->pool},
         {"norm", be->norm, sizeof *be->norm},
         {"loss", be->loss, sizeof *be->loss},
+        {"index", be->index, sizeof *be->index},
         {"random", be->random, sizeof *be->random},
         {"optim", be->optim, sizeof *be->optim},
     };

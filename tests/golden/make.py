@@ -127,6 +127,11 @@ def full(i, a):
     return torch.full_like(i[0], a[0]) if a[1] < 0 else i[0].new_full(ints(a, 2, a[1]), a[0])
 
 
+def scatter(i, a):
+    src = num(i[0], a[1]) if i[2] is None else i[2]
+    return i[0].scatter(int(a[0]), i[1], src)
+
+
 OPS = {
     "add": lambda i, a: i[0] + i[1],
     "sub": lambda i, a: i[0] - i[1],
@@ -160,6 +165,17 @@ OPS = {
     "split": split,
     "stack": lambda i, a: torch.stack([x for x in i if x is not None], int(a[0])),
     "movedim": movedim,
+    "gather": lambda i, a: i[0].gather(int(a[0]), i[1]),
+    "scatter": scatter,
+    "scatter_add": lambda i, a: i[0].scatter_add(int(a[0]), i[1], i[2]),
+    "index_select": lambda i, a: i[0].index_select(int(a[0]), i[1]),
+    "index_add": lambda i, a: i[0].index_add(int(a[0]), i[1], i[2], alpha=num(i[0], a[1])),
+    "index_copy": lambda i, a: i[0].index_copy(int(a[0]), i[1], i[2]),
+    "take_along_dim": lambda i, a: torch.take_along_dim(i[0], i[1], int(a[0])),
+    "embedding": lambda i, a: F.embedding(i[1], i[0], int(a[0]) - 1000 if a[0] else None),
+    "one_hot": lambda i, a: F.one_hot(i[0], int(a[0])),
+    "tril": lambda i, a: i[0].tril(int(a[0])),
+    "triu": lambda i, a: i[0].triu(int(a[0])),
     "full": full,
     "flip": lambda i, a: i[0].flip(ints(a, 1, a[0])),
     "roll": roll,

@@ -26,6 +26,7 @@ const ct_backend cti_backend_cpu = {
     .pool = &cti_cpu_pool,
     .norm = &cti_cpu_norm,
     .loss = &cti_cpu_loss,
+    .index = &cti_cpu_index,
     .random = &cti_cpu_random,
     .optim = &cti_cpu_optim,
 };

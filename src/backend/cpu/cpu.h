@@ -27,6 +27,7 @@ extern const ct_k_conv cti_cpu_conv;
 extern const ct_k_pool cti_cpu_pool;
 extern const ct_k_norm cti_cpu_norm;
 extern const ct_k_loss cti_cpu_loss;
+extern const ct_k_index cti_cpu_index;
 extern const ct_k_random cti_cpu_random;
 extern const ct_k_optim cti_cpu_optim;
 

@@ -54,6 +54,16 @@ static const ct_k_loss loss = {
     .cross_entropy_grad = cti_cuda_cross_entropy_grad,
 };
 
+static const ct_k_index index_of = {
+    .check = cti_cuda_check_index,
+    .gather = cti_cuda_gather,
+    .scatter = cti_cuda_scatter,
+    .iota = cti_cuda_iota,
+    .tri = cti_cuda_tri,
+    .bags = cti_cuda_bags,
+    .bag_max = cti_cuda_bag_max,
+};
+
 static const ct_k_random random_numbers = {
     .dropout = cti_cuda_dropout,
     .uniform = cti_cuda_uniform,
@@ -81,6 +91,7 @@ __attribute__((visibility("default"))) const ct_backend ctrain_backend = {
     .pool = &pool,
     .norm = &norm,
     .loss = &loss,
+    .index = &index_of,
     .random = &random_numbers,
     .optim = &optim,
 };

@@ -109,6 +109,16 @@ size_t cti_cuda_cross_entropy_workspace(ct_stream *s, const ct_cross_entropy_arg
 int cti_cuda_cross_entropy(ct_stream *s, const ct_cross_entropy_args *args);
 int cti_cuda_cross_entropy_grad(ct_stream *s, const ct_cross_entropy_args *args,
                                 const ct_view *dlogits, int beta, const ct_view *dloss);
+/* index.cu */
+int cti_cuda_check_index(ct_stream *s, const ct_view *index, int64_t bound, const ct_view *bad);
+int cti_cuda_gather(ct_stream *s, const ct_view *y, const ct_view *x, int dim,
+                    const ct_view *index);
+int cti_cuda_scatter(ct_stream *s, const ct_scatter_args *args);
+int cti_cuda_iota(ct_stream *s, const ct_view *y, double first, double last, double step);
+int cti_cuda_tri(ct_stream *s, const ct_view *y, const ct_view *x, int64_t diagonal, bool upper);
+int cti_cuda_bags(ct_stream *s, const ct_view *bag, const ct_view *offsets, const ct_view *bad);
+int cti_cuda_bag_max(ct_stream *s, const ct_view *index, const ct_view *x, const ct_view *offsets,
+                     const ct_view *ids, int64_t skip);
 /* random.cu */
 int cti_cuda_dropout(ct_stream *s, const ct_view *y, int beta, const ct_view *x, double p,
                      const ct_rng *rng);
