@@ -101,6 +101,16 @@ ct_tensor *ct_full_like(ct_tensor *x, double value);
 ct_tensor *ct_zeros_like(ct_tensor *x);
 ct_tensor *ct_ones_like(ct_tensor *x);
 ct_tensor *ct_new_full(ct_tensor *x, int ndim, const int64_t *shape, double value);
+/* New vectors of floats, i32, i64: start, start + step, ... below (above) end; `steps` numbers from start to end.
+ * [n,m] with 1 on the diagonal. Of the innermost scope. */
+ct_tensor *ct_arange(ct_ctx *ctx, ct_dtype dtype, double start, double end, double step);
+ct_tensor *ct_linspace(ct_ctx *ctx, ct_dtype dtype, double start, double end, int64_t steps);
+ct_tensor *ct_eye(ct_ctx *ctx, ct_dtype dtype, int64_t n, int64_t m);
+/* The elements of dim1 and dim2 whose column - row is offset, as the last dimension: a view. */
+ct_tensor *ct_diagonal(ct_tensor *x, int64_t offset, int dim1, int dim2);
+/* The inverse: zeros with x's last dimension there. diag: of a vector, or the diagonal of a matrix. */
+ct_tensor *ct_diag_embed(ct_tensor *x, int64_t offset, int dim1, int dim2);
+ct_tensor *ct_diag(ct_tensor *x, int64_t diagonal);
 /* x itself when it is so already, else a copy. */
 ct_tensor *ct_contiguous(ct_tensor *x);
 ct_tensor *ct_channels_last(ct_tensor *x); /* 4-D */
@@ -136,6 +146,18 @@ ct_tensor *ct_index_copy(ct_tensor *x, int dim, ct_tensor *index, ct_tensor *src
 /* weight [V,D], ids (i64 or i32) of any shape -> ids' shape and D. The row padding_idx (negative counts from the end;
  * CT_NO_PADDING: none) gets no gradient. */
 ct_tensor *ct_embedding(ct_tensor *weight, ct_tensor *ids, int64_t padding_idx);
+typedef enum ct_bag_mode { CT_BAG_SUM, CT_BAG_MEAN, CT_BAG_MAX } ct_bag_mode;
+
+typedef struct ct_embedding_bag_opts {
+    ct_bag_mode mode;
+    ct_tensor *per_sample_weights; /* ids' shape, weight's dtype, sum alone; or NULL */
+    int64_t padding_idx;           /* these ids don't count; CT_NO_PADDING */
+} ct_embedding_bag_opts;
+ct_embedding_bag_opts ct_embedding_bag_defaults(ct_bag_mode mode);
+/* The rows of weight [V,D] joined for each bag of ids: [B,L] (offsets NULL), or [n] with offsets [B], where the bags
+ * start -> [B,D]. An empty bag is 0. Offsets are checked as indices are. */
+ct_tensor *ct_embedding_bag(ct_tensor *weight, ct_tensor *ids, ct_tensor *offsets,
+                            ct_embedding_bag_opts opts);
 /* ids i64 of any shape -> ids' shape and `classes`, i64. */
 ct_tensor *ct_one_hot(ct_tensor *ids, int64_t classes);
 
@@ -183,6 +205,28 @@ ct_pool2d_opts ct_pool2d_defaults(int64_t kernel); /* stride = kernel, padding 0
 ct_tensor *ct_max_pool2d(ct_tensor *x, ct_pool2d_opts opts);
 ct_tensor *ct_avg_pool2d(ct_tensor *x, ct_pool2d_opts opts);
 ct_tensor *ct_adaptive_avg_pool2d(ct_tensor *x, int64_t out_h, int64_t out_w);
+
+typedef struct ct_unfold_opts {
+    int64_t kernel[2], stride[2], padding[2], dilation[2]; /* height, width */
+} ct_unfold_opts;
+ct_unfold_opts ct_unfold_defaults(int64_t kernel); /* stride 1, padding 0, dilation 1 */
+/* torch.nn.functional.unfold, fold: [N,C,H,W] -> [N, C * kernel cells, windows]; back, summed where windows meet. */
+ct_tensor *ct_unfold(ct_tensor *x, ct_unfold_opts opts);
+ct_tensor *ct_fold(ct_tensor *x, int64_t height, int64_t width, ct_unfold_opts opts);
+
+typedef enum ct_interpolate_mode {
+    CT_INTERPOLATE_NEAREST,
+    CT_INTERPOLATE_BILINEAR
+} ct_interpolate_mode;
+
+typedef struct ct_interpolate_opts {
+    int64_t size[2]; /* height, width; or 0 and */
+    double scale[2]; /* floor(scale * size of x) */
+    ct_interpolate_mode mode;
+    bool align_corners; /* bilinear alone */
+} ct_interpolate_opts;
+/* [N,C,H,W] -> [N,C,P,Q]; no antialias. */
+ct_tensor *ct_interpolate(ct_tensor *x, ct_interpolate_opts opts);
 
 /* ---- normalisation, dropout ---- */
 typedef struct ct_batch_norm_opts {

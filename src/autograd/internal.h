@@ -150,7 +150,7 @@ typedef struct cti_late_slot {
     ct_view view;
 } cti_late_slot;
 
-#define CTI_MAX_LATE   8
+#define CTI_MAX_LATE   24
 #define CTI_MAX_LABELS 32
 
 struct ct_ctx {

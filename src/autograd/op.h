@@ -299,6 +299,37 @@ int cti_tri_infer(cti_node *n);
 int cti_tri_forward(cti_node *n);
 int cti_tri_vjp(cti_node *n, ct_tensor *const *dy, ct_tensor **dx);
 
+/* diagonal.c, diag_embed.c. */
+typedef struct cti_diagonal {
+    int64_t offset;
+    int dim1, dim2;
+    int ndim; /* of what the diagonal is put into; -1: as diag_embed says */
+    int64_t shape[CT_MAX_DIMS];
+} cti_diagonal;
+/* dim1 and dim2 made non-negative. */
+int cti_check_diagonal(cti_node *n, int ndim, cti_diagonal *d);
+/* The diagonal of x as a view, but for its start in elements. */
+ct_view cti_diagonal_view(const ct_view *x, const cti_diagonal *d, int64_t *start);
+ct_tensor *cti_diagonal_back(ct_tensor *dy, cti_diagonal d);
+/* arange.c: an op that needs no input but its dtype. */
+ct_tensor *cti_apply_new(const ct_op *op, const void *attr, size_t bytes, ct_ctx *ctx,
+                         ct_dtype dtype);
+/* unfold.c: options checked for an image of [H, W]. */
+int cti_unfold_args(cti_node *n, const ct_unfold_opts *o, const int64_t *image,
+                    ct_unfold_args *args);
+ct_unfold_opts cti_unfold_case(const ct_case *c); /* arg: kernel, stride, padding, dilation, h, w */
+/* upsample_*.c */
+typedef struct cti_upsample {
+    double step[2];
+    int64_t in[2], out[2];
+    bool linear, align;
+} cti_upsample;
+int cti_upsample_infer(cti_node *n);
+int cti_upsample_forward(cti_node *n);
+int cti_upsample_backward(cti_node *n);
+int cti_upsample_vjp(cti_node *n, ct_tensor *const *dy, ct_tensor **dx);
+ct_tensor *cti_apply_upsample(ct_tensor *x, cti_upsample a);
+
 /* constant_pad.c: ct_pad of that mode; n pairs are checked. */
 ct_tensor *cti_constant_pad(ct_tensor *x, int n, const int64_t *pads, double value);
 

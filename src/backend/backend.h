@@ -329,14 +329,38 @@ typedef struct ct_k_index {
      * dtypes. */
     int (*tri)(ct_stream *s, const ct_view *y, const ct_view *x, int64_t diagonal, bool upper);
     /* Bags of consecutive positions 0..n-1: offsets [bags] tells where each one starts. bag [n] is the bag of each
-     * position. bad as in check: the first offset that is less than the one before (the first: not 0) or more
+     * position, or `bags` where ids [n] is `skip`. bad as in check: the first offset that is less than the one before (the first: not 0) or more
      * than n. All dense. */
-    int (*bags)(ct_stream *s, const ct_view *bag, const ct_view *offsets, const ct_view *bad);
+    int (*bags)(ct_stream *s, const ct_view *bag, const ct_view *offsets, const ct_view *ids,
+                int64_t skip, const ct_view *bad);
     /* index [bags, D]: the row of x [n, D] that has the first maximum of its column in the bag; n where the bag
      * has none. Rows where ids [n] is `skip` don't count. All dense; offsets are made to fit. */
     int (*bag_max)(ct_stream *s, const ct_view *index, const ct_view *x, const ct_view *offsets,
                    const ct_view *ids, int64_t skip);
 } ct_k_index;
+
+/* ---- images ---- [N,C,H,W], any strides. */
+typedef struct ct_unfold_args {
+    ct_view x; /* [N,C,H,W] */
+    ct_view y; /* [N, C R S, P Q]: the windows of x (R x S cells, P x Q of them) as columns, 0 in the padding */
+    int64_t kernel[2], stride[2], pad[2], dilation[2];
+    int64_t out[2]; /* P, Q */
+} ct_unfold_args;
+
+typedef struct ct_resize_args {
+    ct_view x, y; /* of one N and C */
+    double step[2]; /* cells of x for one of y: height, width */
+    bool linear, align_corners;
+} ct_resize_args;
+
+typedef struct ct_k_image {
+    int (*unfold)(ct_stream *s, const ct_unfold_args *args); /* y from x */
+    /* x = beta * x + for each cell the sum over the windows that it is in. */
+    int (*fold)(ct_stream *s, const ct_unfold_args *args, int beta);
+    int (*resize)(ct_stream *s, const ct_resize_args *args); /* y from x; cells: backend/resize.h */
+    /* x (that is, dx) = beta * x + the gradient of resize for y (that is, dy). */
+    int (*resize_grad)(ct_stream *s, const ct_resize_args *args, int beta);
+} ct_k_image;
 
 /* ---- random numbers ---- Ordinals stay below 2^31 (f64 takes its second word from ordinal + 2^31). A
  * draw depends on the logical (row-major) index of an element, never on its place in memory: words 0..3 of counter (index / 4, step, micro, ordinal) serve 4 neighbours. */
@@ -422,6 +446,7 @@ typedef struct ct_backend {
     const ct_k_norm *norm;
     const ct_k_loss *loss;
     const ct_k_index *index;
+    const ct_k_image *image;
     const ct_k_random *random;
     const ct_k_optim *optim;
 } ct_backend;

@@ -75,6 +75,7 @@ static const char *incomplete(const ct_backend *be)
         {"norm", be->norm, sizeof *be->norm},
         {"loss", be->loss, sizeof *be->loss},
         {"index", be->index, sizeof *be->index},
+        {"image", be->image, sizeof *be->image},
         {"random", be->random, sizeof *be->random},
         {"optim", be->optim, sizeof *be->optim},
     };

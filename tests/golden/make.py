@@ -132,6 +132,33 @@ def scatter(i, a):
     return i[0].scatter(int(a[0]), i[1], src)
 
 
+def unfold_args(a):
+    k, s, p, d = (ints(a, n, 2) for n in (0, 2, 4, 6))
+    return {"kernel_size": k, "stride": s, "padding": p, "dilation": d}
+
+
+def upsample(x, a, **args):
+    size = {"size": ints(a, 0, 2)} if a[0] else {"scale_factor": list(a[2:4])}
+    return F.interpolate(x, **size, **args)
+
+
+def embedding_bag(i, a):
+    return F.embedding_bag(i[1], i[0], i[2], mode=["sum", "mean", "max"][int(a[0])],
+                           per_sample_weights=i[3],
+                           padding_idx=int(a[1]) - 1000 if a[1] else None)
+
+
+def arange(i, a):
+    t = i[0].dtype
+    return (torch.linspace(a[1], a[2], int(a[3]), dtype=t) if a[0] else
+            torch.arange(num(i[0], a[1]), num(i[0], a[2]), num(i[0], a[3]), dtype=t))
+
+
+def diag_embed(i, a):
+    return (i[0].diag(int(a[0])) if a[1] == a[2]
+            else i[0].diag_embed(*ints(a, 0, 3)))
+
+
 OPS = {
     "add": lambda i, a: i[0] + i[1],
     "sub": lambda i, a: i[0] - i[1],
@@ -173,6 +200,16 @@ OPS = {
     "index_copy": lambda i, a: i[0].index_copy(int(a[0]), i[1], i[2]),
     "take_along_dim": lambda i, a: torch.take_along_dim(i[0], i[1], int(a[0])),
     "embedding": lambda i, a: F.embedding(i[1], i[0], int(a[0]) - 1000 if a[0] else None),
+    "embedding_bag": embedding_bag,
+    "arange": arange,
+    "eye": lambda i, a: torch.eye(int(a[0]), int(a[1]), dtype=i[0].dtype),
+    "diagonal": lambda i, a: i[0].diagonal(*ints(a, 0, 3)),
+    "diag_embed": diag_embed,
+    "unfold": lambda i, a: F.unfold(i[0], **unfold_args(a)),
+    "fold": lambda i, a: F.fold(i[0], ints(a, 8, 2), **unfold_args(a)),
+    "upsample_bilinear2d": lambda i, a: upsample(i[0], a[1:], mode="bilinear",
+                                                 align_corners=bool(a[0])),
+    "upsample_nearest2d": lambda i, a: upsample(i[0], a),
     "one_hot": lambda i, a: F.one_hot(i[0], int(a[0])),
     "tril": lambda i, a: i[0].tril(int(a[0])),
     "triu": lambda i, a: i[0].triu(int(a[0])),

@@ -27,6 +27,7 @@ const ct_backend cti_backend_cpu = {
     .norm = &cti_cpu_norm,
     .loss = &cti_cpu_loss,
     .index = &cti_cpu_index,
+    .image = &cti_cpu_image,
     .random = &cti_cpu_random,
     .optim = &cti_cpu_optim,
 };

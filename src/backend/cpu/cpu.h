@@ -28,6 +28,7 @@ extern const ct_k_pool cti_cpu_pool;
 extern const ct_k_norm cti_cpu_norm;
 extern const ct_k_loss cti_cpu_loss;
 extern const ct_k_index cti_cpu_index;
+extern const ct_k_image cti_cpu_image;
 extern const ct_k_random cti_cpu_random;
 extern const ct_k_optim cti_cpu_optim;
 

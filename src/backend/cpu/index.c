@@ -331,7 +331,8 @@ static int tri(ct_stream *s, const ct_view *y, const ct_view *x, int64_t diagona
 
 /* ---- bags ---- */
 
-static int bags(ct_stream *s, const ct_view *bag, const ct_view *offsets, const ct_view *bad)
+static int bags(ct_stream *s, const ct_view *bag, const ct_view *offsets, const ct_view *ids,
+                int64_t skip, const ct_view *bad)
 {
     int64_t *to = bag->data, n = bag->shape[0], count = offsets->shape[0], before = 0;
     const int64_t *off = offsets->data;
@@ -346,7 +347,7 @@ static int bags(ct_stream *s, const ct_view *bag, const ct_view *offsets, const 
     for (int64_t i = 0, b = 0; i < n; i++) {
         while (b + 1 < count && off[b + 1] <= i)
             b++;
-        to[i] = b;
+        to[i] = ((const int64_t *)ids->data)[i] == skip ? count : b;
     }
     return CT_OK;
 }

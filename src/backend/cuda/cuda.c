@@ -64,6 +64,13 @@ static const ct_k_index index_of = {
     .bag_max = cti_cuda_bag_max,
 };
 
+static const ct_k_image image = {
+    .unfold = cti_cuda_unfold,
+    .fold = cti_cuda_fold,
+    .resize = cti_cuda_resize,
+    .resize_grad = cti_cuda_resize_grad,
+};
+
 static const ct_k_random random_numbers = {
     .dropout = cti_cuda_dropout,
     .uniform = cti_cuda_uniform,
@@ -92,6 +99,7 @@ __attribute__((visibility("default"))) const ct_backend ctrain_backend = {
     .norm = &norm,
     .loss = &loss,
     .index = &index_of,
+    .image = &image,
     .random = &random_numbers,
     .optim = &optim,
 };

@@ -116,9 +116,15 @@ int cti_cuda_gather(ct_stream *s, const ct_view *y, const ct_view *x, int dim,
 int cti_cuda_scatter(ct_stream *s, const ct_scatter_args *args);
 int cti_cuda_iota(ct_stream *s, const ct_view *y, double first, double last, double step);
 int cti_cuda_tri(ct_stream *s, const ct_view *y, const ct_view *x, int64_t diagonal, bool upper);
-int cti_cuda_bags(ct_stream *s, const ct_view *bag, const ct_view *offsets, const ct_view *bad);
+int cti_cuda_bags(ct_stream *s, const ct_view *bag, const ct_view *offsets, const ct_view *ids,
+                  int64_t skip, const ct_view *bad);
 int cti_cuda_bag_max(ct_stream *s, const ct_view *index, const ct_view *x, const ct_view *offsets,
                      const ct_view *ids, int64_t skip);
+/* image.cu */
+int cti_cuda_unfold(ct_stream *s, const ct_unfold_args *args);
+int cti_cuda_fold(ct_stream *s, const ct_unfold_args *args, int beta);
+int cti_cuda_resize(ct_stream *s, const ct_resize_args *args);
+int cti_cuda_resize_grad(ct_stream *s, const ct_resize_args *args, int beta);
 /* random.cu */
 int cti_cuda_dropout(ct_stream *s, const ct_view *y, int beta, const ct_view *x, double p,
                      const ct_rng *rng);

@@ -315,7 +315,8 @@ static int run_tri(ct_stream *s, const tri_shape &a, const ct_view *y, const ct_
 /* ---- bags ---- */
 
 __global__ void __launch_bounds__(CTI_BLOCK)
-    bags_kernel(int64_t *bag, int64_t n, const int64_t *offsets, int64_t count, int64_t *bad)
+    bags_kernel(int64_t *bag, int64_t n, const int64_t *offsets, int64_t count, const int64_t *ids,
+                int64_t skip, int64_t *bad)
 {
     int64_t step = (int64_t)gridDim.x * blockDim.x;
     int64_t at = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
@@ -333,7 +334,7 @@ __global__ void __launch_bounds__(CTI_BLOCK)
             else
                 high = middle;
         }
-        bag[i] = low;
+        bag[i] = ids[i] == skip ? count : low;
     }
 }
 
@@ -485,7 +486,8 @@ int cti_cuda_tri(ct_stream *s, const ct_view *y, const ct_view *x, int64_t diago
     }
 }
 
-int cti_cuda_bags(ct_stream *s, const ct_view *bag, const ct_view *offsets, const ct_view *bad)
+int cti_cuda_bags(ct_stream *s, const ct_view *bag, const ct_view *offsets, const ct_view *ids,
+                  int64_t skip, const ct_view *bad)
 {
     const int64_t n = bag->shape[0], count = offsets->shape[0];
     int64_t *to = (int64_t *)bad->data;
@@ -497,7 +499,8 @@ int cti_cuda_bags(ct_stream *s, const ct_view *bag, const ct_view *offsets, cons
     int rc = cti_cuda_check(s,
                             CTI_LAUNCH((bags_kernel), cti_blocks(s, n > count ? n : count),
                                        CTI_BLOCK, 0, s->compute, (int64_t *)bag->data, n,
-                                       (const int64_t *)offsets->data, count, to),
+                                       (const int64_t *)offsets->data, count,
+                                       (const int64_t *)ids->data, skip, to),
                             "bags");
     return rc ? rc :
                 cti_cuda_check(
