@@ -109,6 +109,16 @@ CT_NODISCARD ct_module *ct_nn_dropout_new(ct_ctx *ctx, double p);
 CT_NODISCARD ct_module *ct_nn_maxpool2d_new(ct_ctx *ctx, ct_pool2d_opts opts);
 CT_NODISCARD ct_module *ct_nn_avgpool2d_new(ct_ctx *ctx, ct_pool2d_opts opts);
 CT_NODISCARD ct_module *ct_nn_adaptive_avgpool2d_new(ct_ctx *ctx, int64_t out_h, int64_t out_w);
+/* weight [V,D], N(0,1), zeros in the row padding_idx (negative counts from the end; CT_NO_PADDING: none), which stays
+ * without gradient. Ids i64 or i32 of any shape -> their shape and D; of bags [B,L] -> [B,D]. */
+CT_NODISCARD ct_module *ct_nn_embedding_new(ct_ctx *ctx, int64_t num_embeddings,
+                                            int64_t embedding_dim, int64_t padding_idx);
+CT_NODISCARD ct_module *ct_nn_embedding_bag_new(ct_ctx *ctx, int64_t num_embeddings,
+                                                int64_t embedding_dim, ct_bag_mode mode,
+                                                int64_t padding_idx);
+/* Of ct_interpolate's options. */
+CT_NODISCARD ct_module *ct_nn_upsample_new(ct_ctx *ctx, ct_interpolate_opts opts);
+CT_NODISCARD ct_module *ct_nn_pixel_shuffle_new(ct_ctx *ctx, int64_t upscale_factor);
 CT_NODISCARD ct_module *ct_nn_flatten_new(ct_ctx *ctx, int start_dim, int end_dim); /* 1, -1 */
 CT_NODISCARD ct_module *ct_nn_relu_new(ct_ctx *ctx);
 CT_NODISCARD ct_module *ct_nn_gelu_new(ct_ctx *ctx, bool tanh_approx);

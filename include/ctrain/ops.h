@@ -131,7 +131,7 @@ ct_tensor *ct_triu(ct_tensor *x, int64_t diagonal);
  * are in the order of index on every device. */
 /* y[.., i, ..] = x[.., index[.., i, ..], ..] along dim; index as many dimensions as x. */
 ct_tensor *ct_gather(ct_tensor *x, int dim, ct_tensor *index);
-/* Likewise, x and index broadcast outside dim. */
+/* Likewise, x and index broadcast outside dim; a negative index counts from the end. */
 ct_tensor *ct_take_along_dim(ct_tensor *x, ct_tensor *index, int dim);
 /* x with y[.., index[.., i, ..], ..] = (add: +=) src[.., i, ..] along dim; of equal indices the last one stays. */
 ct_tensor *ct_scatter(ct_tensor *x, int dim, ct_tensor *index, ct_tensor *src);

@@ -131,6 +131,35 @@ static ct_module *build_adaptive(cti_layers *p, const cti_arg *a, cti_flow *f)
     return ct_nn_adaptive_avgpool2d_new(p->ctx, f->shape[1], f->shape[2]);
 }
 
+static ct_module *build_upsample(cti_layers *p, const cti_arg *a, cti_flow *f)
+{
+    ct_interpolate_opts o = {.mode = a[1].word ? CT_INTERPOLATE_BILINEAR : CT_INTERPOLATE_NEAREST,
+                             .align_corners = a[2].word};
+
+    if (f->ndim != 3)
+        return cti_layers_fail_shape(p, f, "[C,H,W]");
+    for (int d = 0; d < 2; d++) {
+        o.scale[d] = (double)a[0].i[d];
+        if (f->shape[1 + d] > MAX_FLAT / a[0].i[d])
+            return cti_layers_fail_shape(p, f, "with fewer than 2^40 elements");
+        f->shape[1 + d] *= a[0].i[d];
+    }
+    return ct_nn_upsample_new(p->ctx, o);
+}
+
+static ct_module *build_pixelshuffle(cti_layers *p, const cti_arg *a, cti_flow *f)
+{
+    int64_t r = a[0].i[0];
+
+    if (f->ndim != 3 || r > INT32_MAX || f->shape[0] % (r * r) || f->shape[1] > MAX_FLAT / r ||
+        f->shape[2] > MAX_FLAT / r)
+        return cti_layers_fail_shape(p, f, "[C,H,W] with C a multiple of upscale_factor^2");
+    f->shape[0] /= r * r;
+    f->shape[1] *= r;
+    f->shape[2] *= r;
+    return ct_nn_pixel_shuffle_new(p->ctx, r);
+}
+
 static ct_module *build_flatten(cti_layers *p, const cti_arg *a, cti_flow *f)
 {
     int64_t n = f->ndim + 1, start = a[0].i[0], end = a[1].i[0], size = 1;
@@ -227,6 +256,12 @@ const cti_layer_spec cti_layer_table[] = {
       {"count_include_pad", CTI_ARG_BOOL, "true", 0, false}},
      build_avgpool2d},
     {"adaptiveavgpool2d", {{"output_size", CTI_ARG_PAIR, NULL, 1, false}}, build_adaptive},
+    {"upsample",
+     {{"scale_factor", CTI_ARG_PAIR, NULL, 1, false},
+      {"mode", CTI_ARG_RESIZE, "nearest", 0, false},
+      {"align_corners", CTI_ARG_BOOL, "false", 0, false}},
+     build_upsample},
+    {"pixelshuffle", {{"upscale_factor", CTI_ARG_INT, NULL, 1, false}}, build_pixelshuffle},
     {"flatten",
      {{"start_dim", CTI_ARG_INT, "1", -CT_MAX_DIMS, false},
       {"end_dim", CTI_ARG_INT, "-1", -CT_MAX_DIMS, false}},

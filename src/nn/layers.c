@@ -234,6 +234,8 @@ static bool read_value(cti_layers *p, const cti_arg_spec *a, cti_arg *v)
         return read_choice(p, "false", "true", &v->word);
     case CTI_ARG_APPROX:
         return read_choice(p, "none", "tanh", &v->word);
+    case CTI_ARG_RESIZE:
+        return read_choice(p, "nearest", "bilinear", &v->word);
     case CTI_ARG_STRIDE:
         v->i[0] = v->i[1] = 0;
         if (read_choice(p, "none", "none", &v->word))

@@ -15,6 +15,7 @@ typedef enum cti_arg_kind {
     CTI_ARG_REAL,
     CTI_ARG_BOOL,
     CTI_ARG_APPROX, /* none or tanh */
+    CTI_ARG_RESIZE, /* nearest or bilinear */
     CTI_ARG_KINDS
 } cti_arg_kind;
 

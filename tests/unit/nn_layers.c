@@ -330,3 +330,89 @@ Test(nn_layers, residual)
     ct_tensor_release(x);
     close_ctx(ctx);
 }
+
+/* ---- embeddings, images ---- */
+
+Test(nn_layers, embedding_is_normal_with_zeros_in_the_row_of_the_padding)
+{
+    ct_ctx *ctx = open_ctx(CT_F64);
+    ct_module *m = ct_nn_embedding_new(ctx, 100, 50, -2);
+    ct_tensor *w = ct_module_get_param(m, "weight");
+    ts_array v = ts_values(ctx, w);
+    double sum = 0, squares = 0;
+
+    expect_names(m, "weight");
+    expect_shape(w, 2, (int64_t[]){100, 50});
+    for (int64_t i = 0; i < v.n; i++) {
+        cr_expect_eq(v.v[i] == 0, i / 50 == 98);
+        sum += v.v[i];
+        squares += v.v[i] * v.v[i];
+    }
+    cr_expect_lt(fabs(sum / 4950), 5 / sqrt(4950));
+    cr_expect_lt(fabs(squares / 4950 - 1), 5 * sqrt(2. / 4950));
+    ct_tensor *ids = ts_vec(ctx, CT_I64, 3, (double[]){98, 3, 98});
+    ct_scope_begin(ctx, CT_SCOPE_PLAIN);
+    ct_tensor *y = ct_module_forward(m, ids);
+    expect_shape(y, 2, (int64_t[]){3, 50});
+    cr_expect_eq(ct_backward(ctx, ct_sum(y, NULL, 0, false), NULL, CT_BACKWARD_DEFAULT), CT_OK);
+    ts_array g = ts_values(ctx, ct_tensor_grad(w));
+    for (int64_t i = 0; i < g.n; i++)
+        cr_expect_eq(g.v[i], i / 50 == 3);
+    ct_scope_end(ctx);
+    ts_array_free(&v);
+    ts_array_free(&g);
+    ct_tensor_release(ids);
+    ct_module_free(m);
+    cr_expect_null(ct_nn_embedding_new(ctx, 10, 4, 10));
+    expect_text(ctx, CT_EINVAL, "Embedding: padding_idx is 10: must be from -10 to 9");
+    cr_expect_null(ct_nn_embedding_new(ctx, 0, 4, CT_NO_PADDING));
+    expect_text(ctx, CT_EINVAL, "Embedding: num_embeddings is 0: must be at least 1");
+    close_ctx(ctx);
+}
+
+Test(nn_layers, embedding_bag_joins_rows)
+{
+    ct_ctx *ctx = open_ctx(CT_F64);
+    ct_module *m = ct_nn_embedding_bag_new(ctx, 3, 2, CT_BAG_MEAN, 0);
+    const double w[] = {9, 9, 1, 2, 3, 5};
+    ct_tensor *ids = ts_mat(ctx, CT_I64, 2, 3, (double[]){1, 2, 0, 0, 0, 0});
+
+    expect_names(m, "weight");
+    ct_scope_begin(ctx, CT_SCOPE_NO_GRAD);
+    cr_expect_eq(ct_tensor_write(ctx, ct_module_get_param(m, "weight"), w, sizeof w), CT_OK);
+    ts_expect_values("mean", ctx, ct_module_forward(m, ids), 4, (double[]){2, 3.5, 0, 0}, TS_F64);
+    ct_scope_end(ctx);
+    ct_tensor_release(ids);
+    ct_module_free(m);
+    cr_expect_null(ct_nn_embedding_bag_new(ctx, 3, 2, (ct_bag_mode)3, 0));
+    expect_text(ctx, CT_EINVAL, "EmbeddingBag: mode 3 is none of CT_BAG_*");
+    close_ctx(ctx);
+}
+
+Test(nn_layers, upsample_and_pixel_shuffle)
+{
+    ct_ctx *ctx = open_ctx(CT_F64);
+    ct_interpolate_opts o = {.scale = {1, 2}, .mode = CT_INTERPOLATE_BILINEAR};
+    ct_module *up = ct_nn_upsample_new(ctx, o), *shuffle = ct_nn_pixel_shuffle_new(ctx, 2);
+    ct_tensor *x = ts_vec(ctx, CT_F64, 2, (double[]){0, 1});
+    ct_tensor *c = ts_vec(ctx, CT_F64, 4, (double[]){1, 2, 3, 4});
+
+    ct_scope_begin(ctx, CT_SCOPE_NO_GRAD);
+    ct_tensor *y = ct_module_forward(up, ct_reshape(x, 4, (int64_t[]){1, 1, 1, 2}));
+    ts_expect_values("bilinear", ctx, y, 4, (double[]){0, .25, .75, 1}, TS_EXACT);
+    y = ct_module_forward(shuffle, ct_reshape(c, 4, (int64_t[]){1, 4, 1, 1}));
+    expect_shape(y, 4, (int64_t[]){1, 1, 2, 2});
+    ts_expect_values("shuffle", ctx, y, 4, (double[]){1, 2, 3, 4}, TS_EXACT);
+    ct_scope_end(ctx);
+    ct_tensor_release(x);
+    ct_tensor_release(c);
+    ct_module_free(up);
+    ct_module_free(shuffle);
+    o.size[0] = 3;
+    cr_expect_null(ct_nn_upsample_new(ctx, o));
+    expect_text(ctx, CT_EINVAL,
+                "Upsample: size 3 and scale_factor 1: one of them must be given, more than 0");
+    cr_expect_null(ct_nn_pixel_shuffle_new(ctx, 0));
+    expect_text(ctx, CT_EINVAL, "PixelShuffle: upscale_factor is 0: must be at least 1");
+    close_ctx(ctx);
+}

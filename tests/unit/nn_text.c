@@ -64,6 +64,10 @@ Test(nn_text, every_layer)
         "float32 [2,4]");
     expect_built("batchnorm1d(track_running_stats=false)", 2, (int64_t[]){4, 3}, "0.weight 0.bias",
                  "float32 [2,4,3]");
+    expect_built("upsample(2) upsample((1, 3), mode=bilinear, align_corners=true)", 3, image, "",
+                 "float32 [2,3,16,48]");
+    expect_built("conv2d(8, 1) pixelshuffle(2)", 3, image, "0.weight 0.bias",
+                 "float32 [2,2,16,16]");
     expect_built("flatten relu", 0, image, "", "float32 [2]");
     expect_built("residual(conv2d(3, 3, padding=1) residual( relu ) )\nflatten linear(2)", 3, image,
                  "0.body.0.weight 0.body.0.bias 2.weight 2.bias", "float32 [2,2]");
