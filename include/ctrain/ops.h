@@ -25,6 +25,60 @@ ct_tensor *ct_exp(ct_tensor *x);
 ct_tensor *ct_log(ct_tensor *x);
 ct_tensor *ct_sqrt(ct_tensor *x);
 ct_tensor *ct_square(ct_tensor *x);
+/* Of floats, with PyTorch's names. floor to trunc and sign have the gradient 0; round goes half to even. */
+ct_tensor *ct_sin(ct_tensor *x);
+ct_tensor *ct_cos(ct_tensor *x);
+ct_tensor *ct_tan(ct_tensor *x);
+ct_tensor *ct_asin(ct_tensor *x);
+ct_tensor *ct_acos(ct_tensor *x);
+ct_tensor *ct_atan(ct_tensor *x);
+ct_tensor *ct_sinh(ct_tensor *x);
+ct_tensor *ct_cosh(ct_tensor *x);
+ct_tensor *ct_asinh(ct_tensor *x);
+ct_tensor *ct_acosh(ct_tensor *x);
+ct_tensor *ct_atanh(ct_tensor *x);
+ct_tensor *ct_exp2(ct_tensor *x);
+ct_tensor *ct_expm1(ct_tensor *x);
+ct_tensor *ct_log2(ct_tensor *x);
+ct_tensor *ct_log10(ct_tensor *x);
+ct_tensor *ct_log1p(ct_tensor *x);
+ct_tensor *ct_rsqrt(ct_tensor *x);
+ct_tensor *ct_reciprocal(ct_tensor *x);
+ct_tensor *ct_sign(ct_tensor *x);
+ct_tensor *ct_floor(ct_tensor *x);
+ct_tensor *ct_ceil(ct_tensor *x);
+ct_tensor *ct_round(ct_tensor *x);
+ct_tensor *ct_trunc(ct_tensor *x);
+ct_tensor *ct_frac(ct_tensor *x);
+ct_tensor *ct_erf(ct_tensor *x);
+ct_tensor *ct_erfc(ct_tensor *x);
+ct_tensor *ct_pow(ct_tensor *a, ct_tensor *b);
+ct_tensor *ct_pow_scalar(ct_tensor *x, double p);
+ct_tensor *ct_atan2(ct_tensor *a, ct_tensor *b);
+ct_tensor *ct_fmod(ct_tensor *a, ct_tensor *b);         /* the sign of a */
+ct_tensor *ct_remainder(ct_tensor *a, ct_tensor *b);    /* the sign of b: Python's % */
+ct_tensor *ct_floor_divide(ct_tensor *a, ct_tensor *b); /* no gradient */
+/* Also of i32 and i64. Halves of the gradient where both are equal; NaN wins. */
+ct_tensor *ct_maximum(ct_tensor *a, ct_tensor *b);
+ct_tensor *ct_minimum(ct_tensor *a, ct_tensor *b);
+/* Either bound may be NULL, not both; the gradient at a bound is 0. By tensors it is halved there. */
+ct_tensor *ct_clamp(ct_tensor *x, const double *lo, const double *hi);
+ct_tensor *ct_clamp_tensor(ct_tensor *x, ct_tensor *lo, ct_tensor *hi);
+ct_tensor *ct_lerp(ct_tensor *a, ct_tensor *b, double weight); /* a + weight (b - a) */
+ct_tensor *ct_addcmul(ct_tensor *x, ct_tensor *a, ct_tensor *b, double value); /* x + value a b */
+ct_tensor *ct_addcdiv(ct_tensor *x, ct_tensor *a, ct_tensor *b, double value); /* x + value a / b */
+/* cond is bool; a and b of one dtype, any; the three broadcast. */
+ct_tensor *ct_where(ct_tensor *cond, ct_tensor *a, ct_tensor *b);
+ct_tensor *ct_masked_fill(ct_tensor *x, ct_tensor *mask,
+                          double value); /* the mask broadcasts to x */
+/* bool, no gradient: of bools, ... */
+ct_tensor *ct_logical_and(ct_tensor *a, ct_tensor *b);
+ct_tensor *ct_logical_or(ct_tensor *a, ct_tensor *b);
+ct_tensor *ct_logical_xor(ct_tensor *a, ct_tensor *b);
+ct_tensor *ct_logical_not(ct_tensor *x); /* x == 0, any dtype */
+ct_tensor *ct_isnan(ct_tensor *x);       /* ... of floats */
+ct_tensor *ct_isinf(ct_tensor *x);
+ct_tensor *ct_isfinite(ct_tensor *x);
 /* bool, no gradient; any equal dtype. */
 ct_tensor *ct_eq(ct_tensor *a, ct_tensor *b);
 ct_tensor *ct_ne(ct_tensor *a, ct_tensor *b);
@@ -39,6 +93,25 @@ ct_tensor *ct_gelu(ct_tensor *x, bool tanh_approx); /* approximate='tanh' or 'no
 ct_tensor *ct_silu(ct_tensor *x);
 ct_tensor *ct_sigmoid(ct_tensor *x);
 ct_tensor *ct_tanh(ct_tensor *x);
+ct_tensor *ct_leaky_relu(ct_tensor *x, double slope);
+ct_tensor *ct_elu(ct_tensor *x, double alpha);
+ct_tensor *ct_selu(ct_tensor *x);
+ct_tensor *ct_celu(ct_tensor *x, double alpha);
+ct_tensor *ct_softplus(ct_tensor *x, double beta, double threshold);
+ct_tensor *ct_hardtanh(ct_tensor *x, double min_val, double max_val);
+ct_tensor *ct_hardsigmoid(ct_tensor *x);
+ct_tensor *ct_hardswish(ct_tensor *x);
+ct_tensor *ct_softsign(ct_tensor *x);
+ct_tensor *ct_mish(ct_tensor *x);
+ct_tensor *ct_logsigmoid(ct_tensor *x);
+ct_tensor *ct_hardshrink(ct_tensor *x, double lambda);
+ct_tensor *ct_softshrink(ct_tensor *x, double lambda);
+ct_tensor *ct_threshold(ct_tensor *x, double threshold, double value);
+ct_tensor *ct_relu6(ct_tensor *x);
+ct_tensor *ct_tanhshrink(ct_tensor *x);
+ct_tensor *ct_prelu(ct_tensor *x, ct_tensor *weight); /* weight [1], or [C] of x [N,C,...] */
+ct_tensor *ct_glu(ct_tensor *x,
+                  int dim); /* the first half along dim, times the sigmoid of the second */
 
 /* ---- reductions ---- Over the dimensions of `dims` (negative count from the end; n_dims 0: all).
  * keepdim leaves them with size 1. sum and mean of nothing are 0 and NaN. */

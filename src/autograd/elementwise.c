@@ -2,7 +2,7 @@
 /* Parts shared by elementwise ops: one input (attr: a ct_unary), two inputs that broadcast, and the
  * sums over broadcast dimensions that their gradients need. */
 #include "autograd/op.h"
-#include "backend/scalar.h"
+#include "backend/scalar_math.h"
 
 CTI_DEFINE_UNARY_NEEDS(unary_needs)
 
@@ -60,6 +60,36 @@ ct_tensor *cti_apply_unary(const ct_op *op, ct_unary fn, ct_tensor *x)
     return cti_apply(op, &fn, sizeof fn, 1, &x);
 }
 
+CTI_DEFINE_MATH_NEEDS(math_needs)
+
+int cti_math_forward(cti_node *n)
+{
+    const cti_math *m = cti_attr(n);
+    int needs = math_needs((int)m->fn);
+    if (needs == CTI_NEEDS_X)
+        cti_save_in(n, 0, 0);
+    if (needs == CTI_NEEDS_Y)
+        cti_save_out(n, 1, 0);
+    return cti_be(n)->ew->math(cti_stream(n), m->fn, m->a, m->b, cti_y(n, 0), cti_x(n, 0));
+}
+
+int cti_math_backward(cti_node *n)
+{
+    const cti_math *m = cti_attr(n);
+    int beta;
+    const ct_view *dx = cti_dx(n, 0, &beta);
+    if (!dx)
+        return cti_pending(n);
+    return cti_be(n)->ew->math_grad(cti_stream(n), m->fn, m->a, m->b, dx, beta, cti_dy(n, 0),
+                                    cti_saved(n, 0), cti_saved(n, 1));
+}
+
+ct_tensor *cti_apply_math(const ct_op *op, ct_math fn, double a, double b, ct_tensor *x)
+{
+    cti_math m = {fn, a, b};
+    return cti_apply(op, &m, sizeof m, 1, &x);
+}
+
 /* ---- two inputs ---- */
 
 /* float64 sums and products are on every device. */
@@ -95,6 +125,14 @@ int cti_binary_infer(cti_node *n, ct_dtype out, bool floats)
     if (cti_same_shape(b, &y))
         return cti_out_shaped_like(n, 0, out, b);
     return cti_out(n, 0, out, ndim, shape);
+}
+
+int cti_math2_forward(cti_node *n, ct_math2 fn)
+{
+    const ct_view *y = cti_y(n, 0);
+    ct_view a = cti_view_expand(cti_x(n, 0), y->ndim, y->shape);
+    ct_view b = cti_view_expand(cti_x(n, 1), y->ndim, y->shape);
+    return cti_be(n)->ew->math2(cti_stream(n), fn, y, &a, &b);
 }
 
 int cti_binary_forward(cti_node *n, ct_binary fn)

@@ -32,7 +32,7 @@
 extern "C" {
 #endif
 
-#define CT_BACKEND_ABI 2
+#define CT_BACKEND_ABI 3
 
 /* A strided window on device memory. Strides are in elements and may be 0 (broadcast); channels-last
  * is a stride order, nothing else. */
@@ -71,8 +71,8 @@ typedef struct ct_device_info {
 } ct_device_info;
 
 typedef struct ct_device_counters {
-    uint64_t primitives; /* library primitives, plans, descriptors created so far */
-    uint64_t syncs;      /* waits for the device so far */
+    uint64_t primitives;        /* library primitives, plans, descriptors created so far */
+    uint64_t syncs;             /* waits for the device so far */
     uint64_t bytes, peak_bytes; /* of device memory, where it isn't the host's */
 } ct_device_counters;
 
@@ -152,6 +152,66 @@ typedef enum ct_binary {
     CT_BIN_COUNT
 } ct_binary;
 
+/* Less often used functions, with up to two parameters a and b; in backend/scalar_math.h. */
+typedef enum ct_math {
+    CT_MA_SIN,
+    CT_MA_COS,
+    CT_MA_TAN,
+    CT_MA_ASIN,
+    CT_MA_ACOS,
+    CT_MA_ATAN,
+    CT_MA_SINH,
+    CT_MA_COSH,
+    CT_MA_ASINH,
+    CT_MA_ACOSH,
+    CT_MA_ATANH,
+    CT_MA_EXP2,
+    CT_MA_EXPM1,
+    CT_MA_LOG2,
+    CT_MA_LOG10,
+    CT_MA_LOG1P,
+    CT_MA_RSQRT,
+    CT_MA_RECIPROCAL,
+    CT_MA_SIGN,
+    CT_MA_FLOOR,
+    CT_MA_CEIL,
+    CT_MA_ROUND, /* half to even */
+    CT_MA_TRUNC,
+    CT_MA_FRAC,
+    CT_MA_ERF,
+    CT_MA_ERFC,
+    CT_MA_LEAKY_RELU, /* a: slope */
+    CT_MA_ELU,        /* a: alpha */
+    CT_MA_SELU,
+    CT_MA_CELU,     /* a: alpha */
+    CT_MA_SOFTPLUS, /* a: beta, b: threshold */
+    CT_MA_CLAMP,    /* a: min, b: max; NaN: none */
+    CT_MA_HARDSIGMOID,
+    CT_MA_HARDSWISH,
+    CT_MA_SOFTSIGN,
+    CT_MA_MISH,
+    CT_MA_LOGSIGMOID,
+    CT_MA_HARDSHRINK, /* a: lambda */
+    CT_MA_SOFTSHRINK, /* a: lambda */
+    CT_MA_THRESHOLD,  /* a: threshold, b: value */
+    CT_MA_POW,        /* a: exponent */
+    CT_MA_COUNT
+} ct_math;
+
+typedef enum ct_math2 {
+    CT_MA2_MAXIMUM, /* also i32, i64 */
+    CT_MA2_MINIMUM,
+    CT_MA2_POW,
+    CT_MA2_ATAN2,
+    CT_MA2_FMOD,
+    CT_MA2_REMAINDER,
+    CT_MA2_FLOOR_DIVIDE,
+    CT_MA2_AND, /* bool alone */
+    CT_MA2_OR,
+    CT_MA2_XOR,
+    CT_MA2_COUNT
+} ct_math2;
+
 typedef struct ct_k_ew {
     /* dst = src with conversion; src may broadcast by strides 0. All dtypes to all. Float to bool is
      * x != 0; float to integer truncates; f32 to bf16/f16 rounds to nearest even. */
@@ -170,6 +230,14 @@ typedef struct ct_k_ew {
                   double add);
     /* y = beta * y + a * b. */
     int (*mul_add)(ct_stream *s, const ct_view *y, int beta, const ct_view *a, const ct_view *b);
+    /* As unary, unary_grad and binary, for the functions of ct_math and ct_math2. */
+    int (*math)(ct_stream *s, ct_math fn, double a, double b, const ct_view *y, const ct_view *x);
+    int (*math_grad)(ct_stream *s, ct_math fn, double a, double b, const ct_view *dx, int beta,
+                     const ct_view *dy, const ct_view *x, const ct_view *y);
+    int (*math2)(ct_stream *s, ct_math2 fn, const ct_view *y, const ct_view *a, const ct_view *b);
+    /* y = cond ? a : b; cond bool, the others of one dtype, any. In place on a or b allowed. */
+    int (*where)(ct_stream *s, const ct_view *y, const ct_view *cond, const ct_view *a,
+                 const ct_view *b);
 } ct_k_ew;
 
 /* ---- reductions ---- y has x's ndim, with 1 in the reduced dimensions. */
@@ -191,7 +259,7 @@ typedef struct ct_k_reduce {
 typedef struct ct_matmul_args {
     ct_view y;           /* [..., M, N], N contiguous */
     ct_view a, b;        /* [..., M, K] and [..., K, N]; of the last two strides of each one is 1 */
-    const ct_view *bias;  /* [N] contiguous, or NULL */
+    const ct_view *bias; /* [N] contiguous, or NULL */
     const ct_view *a_sum; /* [M] contiguous, or NULL: written with the sums of a over K; ndim 2 */
     int beta;             /* with beta 1 there is no bias */
     void *workspace;
@@ -367,7 +435,8 @@ typedef struct ct_k_image {
 typedef struct ct_rng {
     cti_rng_key key;
     uint32_t step, micro, ordinal;
-    const uint32_t *position; /* device memory that holds step and micro instead (captured work), or NULL */
+    const uint32_t
+        *position; /* device memory that holds step and micro instead (captured work), or NULL */
 } ct_rng;
 
 typedef struct ct_k_random {
@@ -432,7 +501,8 @@ typedef struct ct_backend {
     const char *version; /* CT_VERSION: likewise */
     const char *name;    /* "cpu" */
     bool host_memory;    /* device memory can be read by the host */
-    unsigned float_dtypes; /* bit 1 << dtype: what float kernels take. Copies, fills, affine, mul_add,
+    unsigned
+        float_dtypes; /* bit 1 << dtype: what float kernels take. Copies, fills, affine, mul_add,
                             * arithmetic and sums take f64 everywhere. */
     /* Is device `index` there and usable? CT_OK with what it is ("NVIDIA H200, sm_90") in `what`, else
      * CT_EDEVICE with the reason. */

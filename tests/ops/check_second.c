@@ -61,8 +61,7 @@ static ct_tensor *loss_of(const harness *h, ct_ctx *ctx, second *s, ct_tensor *c
     return loss;
 }
 
-static bool run_twice(const harness *h, ct_ctx *ctx, h_data *d, ct_dtype dtype, second *s,
-                      h_leaves *l)
+static bool run_twice(const harness *h, ct_ctx *ctx, h_data *d, second *s, h_leaves *l)
 {
     ct_tensor *in[PARTS], *g[PARTS], *h2[PARTS];
     int n = 0;
@@ -72,11 +71,19 @@ static bool run_twice(const harness *h, ct_ctx *ctx, h_data *d, ct_dtype dtype, 
     ct_tensor *y = h_call(h, ctx, l->arg);
     if (y && ct_tensor_is_leaf(y)) /* an op may hand x itself through */
         y = ct_clone(y);
-    ct_tensor *u = y ? ts_tensor(ctx, dtype, &d->dy) : NULL;
+    ct_tensor *u = y ? ts_tensor(ctx, ct_tensor_dtype(y), &d->dy) : NULL;
     bool ok = u && !ct_tensor_set_requires_grad(ctx, u, true) &&
               !ct_grad(ctx, 1, &y, &u, n, in, CT_CREATE_GRAPH, g);
     ct_tensor *loss = ok ? loss_of(h, ctx, s, g) : NULL;
     in[n] = u;
+    if (loss &&
+        !ct_tensor_requires_grad(loss)) { /* a constant gradient: nothing to differentiate */
+        for (int i = 0; i < PARTS; i++)
+            if (i == U || s->wants >> i & 1)
+                s->h[i] = ts_values(ctx, ct_zeros_like(i == U ? u : l->leaf[i]));
+        ct_tensor_release(u);
+        return !ct_error_code(ctx);
+    }
     ok = loss && !ct_grad(ctx, 1, &loss, NULL, n + 1, in, CT_ZEROS_FOR_UNUSED, h2);
     for (int i = 0, k = 0; ok && i < PARTS; i++)
         if (i == U || s->wants >> i & 1)
@@ -91,8 +98,7 @@ static bool second_make(const harness *h, ct_ctx *ctx, h_data *d, ct_dtype dtype
     h_leaves l = {0};
     s->wants = wants;
     bool ok = !ct_scope_begin(ctx, CT_SCOPE_PLAIN) &&
-              h_leaves_make(ctx, d, dtype, H_PLAIN, wants, &l) &&
-              run_twice(h, ctx, d, dtype, s, &l);
+              h_leaves_make(ctx, d, dtype, H_PLAIN, wants, &l) && run_twice(h, ctx, d, s, &l);
     if (!ok)
         snprintf(s->msg, sizeof(s->msg), "%.500s", ct_error_get(ctx)->text);
     ct_error_clear(ctx);

@@ -6,8 +6,11 @@
 
 typedef struct attrs {
     double p;
-    ct_rng rng; /* set by forward */
+    ct_rng rng; /* set by forward, unless */
+    bool drawn; /* it is the gradient of another one */
 } attrs;
+
+extern const ct_op cti_op_dropout;
 
 static int infer(cti_node *n)
 {
@@ -18,7 +21,9 @@ static int infer(cti_node *n)
 static int forward(cti_node *n)
 {
     attrs *a = cti_attr_mut(n);
-    a->rng = cti_next_rng(cti_node_ctx(n));
+    if (!a->drawn)
+        a->rng = cti_next_rng(cti_node_ctx(n));
+    a->drawn = true;
     return cti_be(n)->random->dropout(cti_stream(n), cti_y(n, 0), 0, cti_x(n, 0), a->p, &a->rng);
 }
 
@@ -30,6 +35,12 @@ static int backward(cti_node *n)
     if (!dx)
         return cti_pending(n);
     return cti_be(n)->random->dropout(cti_stream(n), dx, beta, cti_dy(n, 0), a->p, &a->rng);
+}
+
+static int vjp(cti_node *n, ct_tensor *const *dy, ct_tensor **dx)
+{
+    dx[0] = cti_apply(&cti_op_dropout, cti_attr(n), sizeof(attrs), 1, dy);
+    return cti_pending(n);
 }
 
 /* arg: p, training. Each call draws anew: set the context's position before it to repeat a mask. */
@@ -53,6 +64,7 @@ const ct_op cti_op_dropout = {.name = "dropout",
                               .infer = infer,
                               .forward = forward,
                               .backward = backward,
+                              .vjp = vjp,
                               CT_CASES(cases),
                               .call = call,
                               .no_golden = "the random numbers are ctrain's own"};

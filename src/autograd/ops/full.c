@@ -42,6 +42,7 @@ static ct_tensor *call(ct_tensor *const *in, const ct_case *c)
 
 const ct_op cti_op_full = {.name = "full",
                            .torch_name = "FullLikeBackward0",
+                           .makes_inf = true,
                            .infer = infer,
                            .forward = forward,
                            CT_CASES(cases),

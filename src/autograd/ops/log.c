@@ -2,6 +2,12 @@
 /* log - y = ln x. Shape: as x. Gradient: dx = dy / x (inf at 0). Oracle: torch.log. */
 #include "autograd/op.h"
 
+static int vjp(cti_node *n, ct_tensor *const *dy, ct_tensor **dx)
+{
+    dx[0] = ct_div(dy[0], cti_saved_tensor(n, 0));
+    return cti_pending(n);
+}
+
 /* No arg. */
 static const ct_case cases[] = {
     {.name = "vector", .in = {CT_IN(POSITIVE, 37)}},
@@ -22,6 +28,7 @@ const ct_op cti_op_log = {.name = "log",
                           .infer = cti_unary_infer,
                           .forward = cti_unary_forward,
                           .backward = cti_unary_backward,
+                          .vjp = vjp,
                           CT_CASES(cases),
                           .call = call};
 

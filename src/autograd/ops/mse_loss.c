@@ -22,47 +22,52 @@ static int infer(cti_node *n)
 }
 
 /* The shape in which the differences are kept: that of the operand which has the broadcast one. */
-static ct_view difference(cti_node *n)
+static ct_view difference(cti_node *n, const ct_view *x, const ct_view *t)
 {
-    const ct_view *x = cti_x(n, 0), *t = cti_x(n, 1);
     ct_view d = {.dtype = x->dtype};
     cti_broadcast(n, 0, 1, &d.ndim, d.shape);
     cti_row_major(d.ndim, d.shape, d.stride);
     return cti_same_shape(x, &d) ? *x : cti_same_shape(t, &d) ? *t : d;
 }
 
+/* x - t in a temporary; NULL: recorded. */
+static const ct_view *subtract(cti_node *n, const ct_view *x, const ct_view *t)
+{
+    ct_view like = difference(n, x, t);
+    ct_view a = cti_view_expand(x, like.ndim, like.shape),
+            b = cti_view_expand(t, like.ndim, like.shape);
+    const ct_view *d = cti_temp_like(n, like.dtype, &like);
+    int rc = d ? cti_be(n)->ew->binary(cti_stream(n), CT_BIN_SUB, d, &a, &b) : CT_OK;
+    if (rc)
+        cti_op_fail(n, rc, "subtracting failed (%s)", ct_status_name(rc));
+    return rc ? NULL : d;
+}
+
 static int forward(cti_node *n)
 {
     ct_reduction r = *(const ct_reduction *)cti_attr(n);
     const ct_k_ew *ew = cti_be(n)->ew;
-    ct_view like = difference(n);
-    int64_t numel = ct_view_numel(&like);
-    ct_view x = cti_view_expand(cti_x(n, 0), like.ndim, like.shape);
-    ct_view t = cti_view_expand(cti_x(n, 1), like.ndim, like.shape);
-    const ct_view *d = cti_save_new_like(n, 0, like.dtype, &like);
-    const ct_view *y = cti_y(n, 0), *sq = d;
+    cti_save_in(n, 0, 0);
+    cti_save_in(n, 1, 1);
+    const ct_view *y = cti_y(n, 0), *d = subtract(n, cti_x(n, 0), cti_x(n, 1));
     if (!d)
         return cti_pending(n);
-    int rc = ew->binary(cti_stream(n), CT_BIN_SUB, d, &x, &t);
-    if (rc)
-        return rc;
+    int64_t numel = ct_view_numel(d);
     if (r == CT_REDUCE_NONE)
         return ew->unary(cti_stream(n), CT_UN_SQUARE, y, d);
     if (numel == 0)
         return ew->fill(cti_stream(n), y, r == CT_REDUCE_MEAN ? (double)NAN : 0);
-    if (cti_recording(n)) /* else the differences aren't needed any more */
-        sq = cti_temp_like(n, d->dtype, d);
-    if (!sq)
-        return cti_pending(n);
-    rc = ew->unary(cti_stream(n), CT_UN_SQUARE, sq, d);
-    return rc ? rc : cti_sum_into(n, y, 0, sq, r == CT_REDUCE_MEAN ? 1 / (double)numel : 1);
+    int rc = ew->unary(cti_stream(n), CT_UN_SQUARE, d, d);
+    return rc ? rc : cti_sum_into(n, y, 0, d, r == CT_REDUCE_MEAN ? 1 / (double)numel : 1);
 }
 
 static int backward(cti_node *n)
 {
     ct_reduction r = *(const ct_reduction *)cti_attr(n);
     const ct_k_ew *ew = cti_be(n)->ew;
-    const ct_view *d = cti_saved(n, 0), *dy = cti_dy(n, 0);
+    const ct_view *d = subtract(n, cti_saved(n, 0), cti_saved(n, 1)), *dy = cti_dy(n, 0);
+    if (!d)
+        return cti_pending(n);
     int64_t numel = ct_view_numel(d);
     double factor = r == CT_REDUCE_MEAN && numel ? 2 / (double)numel : 2;
     const ct_view *g = cti_temp_like(n, dy->dtype, dy);
@@ -82,6 +87,19 @@ static int backward(cti_node *n)
             return rc;
     }
     return CT_OK;
+}
+
+static int vjp(cti_node *n, ct_tensor *const *dy, ct_tensor **dx)
+{
+    ct_reduction r = *(const ct_reduction *)cti_attr(n);
+    ct_tensor *d = ct_sub(cti_saved_tensor(n, 0), cti_saved_tensor(n, 1));
+    double numel = d ? (double)ct_tensor_numel(d) : 0;
+    ct_tensor *g = ct_mul(ct_affine(d, r == CT_REDUCE_MEAN && numel > 0 ? 2 / numel : 2, 0), dy[0]);
+    if (cti_wants(n, 0))
+        dx[0] = cti_sum_to_input(n, g, 0);
+    if (cti_wants(n, 1))
+        dx[1] = ct_neg(cti_sum_to_input(n, g, 1));
+    return cti_pending(n);
 }
 
 /* arg: reduction (0 none, 1 sum, 2 mean). in: x, target. */
@@ -106,6 +124,7 @@ const ct_op cti_op_mse_loss = {.name = "mse_loss",
                                .infer = infer,
                                .forward = forward,
                                .backward = backward,
+                               .vjp = vjp,
                                CT_CASES(cases),
                                .call = call};
 

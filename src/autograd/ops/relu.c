@@ -3,6 +3,13 @@
  * through). Oracle: torch.relu. */
 #include "autograd/op.h"
 
+static int vjp(cti_node *n, ct_tensor *const *dy, ct_tensor **dx)
+{
+    ct_tensor *y = cti_saved_tensor(n, 1);
+    dx[0] = ct_where(ct_le(y, ct_zeros_like(y)), ct_zeros_like(dy[0]), dy[0]);
+    return cti_pending(n);
+}
+
 /* No arg. */
 static const ct_case cases[] = {
     {.name = "vector", .in = {CT_IN(AWAY, 37)}},
@@ -23,6 +30,7 @@ const ct_op cti_op_relu = {.name = "relu",
                            .infer = cti_unary_infer,
                            .forward = cti_unary_forward,
                            .backward = cti_unary_backward,
+                           .vjp = vjp,
                            CT_CASES(cases),
                            .call = call};
 

@@ -2,6 +2,13 @@
 /* sigmoid - y = 1 / (1 + e^-x). Shape: as x. Gradient: dx = dy y (1 - y). Oracle: torch.sigmoid. */
 #include "autograd/op.h"
 
+static int vjp(cti_node *n, ct_tensor *const *dy, ct_tensor **dx)
+{
+    ct_tensor *y = cti_saved_tensor(n, 1);
+    dx[0] = ct_mul(dy[0], ct_mul(y, ct_affine(y, -1, 1)));
+    return cti_pending(n);
+}
+
 /* No arg. */
 static const ct_case cases[] = {
     {.name = "vector", .in = {CT_IN(NORMAL, 37)}},
@@ -22,6 +29,7 @@ const ct_op cti_op_sigmoid = {.name = "sigmoid",
                               .infer = cti_unary_infer,
                               .forward = cti_unary_forward,
                               .backward = cti_unary_backward,
+                              .vjp = vjp,
                               CT_CASES(cases),
                               .call = call};
 

@@ -3,6 +3,13 @@
  * Oracle: torch.nn.functional.silu. */
 #include "autograd/op.h"
 
+static int vjp(cti_node *n, ct_tensor *const *dy, ct_tensor **dx)
+{
+    ct_tensor *x = cti_saved_tensor(n, 0), *s = ct_sigmoid(x);
+    dx[0] = ct_mul(dy[0], ct_mul(s, ct_affine(ct_mul(x, ct_affine(s, -1, 1)), 1, 1)));
+    return cti_pending(n);
+}
+
 /* No arg. */
 static const ct_case cases[] = {
     {.name = "vector", .in = {CT_IN(NORMAL, 37)}},
@@ -23,6 +30,7 @@ const ct_op cti_op_silu = {.name = "silu",
                            .infer = cti_unary_infer,
                            .forward = cti_unary_forward,
                            .backward = cti_unary_backward,
+                           .vjp = vjp,
                            CT_CASES(cases),
                            .call = call};
 

@@ -2,6 +2,12 @@
 /* square - y = x^2. Shape: as x. Gradient: dx = 2 x dy. Oracle: torch.square. */
 #include "autograd/op.h"
 
+static int vjp(cti_node *n, ct_tensor *const *dy, ct_tensor **dx)
+{
+    dx[0] = ct_mul(dy[0], ct_affine(cti_saved_tensor(n, 0), 2, 0));
+    return cti_pending(n);
+}
+
 /* No arg. */
 static const ct_case cases[] = {
     {.name = "vector", .in = {CT_IN(NORMAL, 37)}},
@@ -22,6 +28,7 @@ const ct_op cti_op_square = {.name = "square",
                              .infer = cti_unary_infer,
                              .forward = cti_unary_forward,
                              .backward = cti_unary_backward,
+                             .vjp = vjp,
                              CT_CASES(cases),
                              .call = call};
 

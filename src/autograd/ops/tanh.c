@@ -2,6 +2,12 @@
 /* tanh - y = tanh x. Shape: as x. Gradient: dx = dy (1 - y^2). Oracle: torch.tanh. */
 #include "autograd/op.h"
 
+static int vjp(cti_node *n, ct_tensor *const *dy, ct_tensor **dx)
+{
+    dx[0] = ct_mul(dy[0], ct_affine(ct_square(cti_saved_tensor(n, 1)), -1, 1));
+    return cti_pending(n);
+}
+
 /* No arg. */
 static const ct_case cases[] = {
     {.name = "vector", .in = {CT_IN(NORMAL, 37)}},
@@ -22,6 +28,7 @@ const ct_op cti_op_tanh = {.name = "tanh",
                            .infer = cti_unary_infer,
                            .forward = cti_unary_forward,
                            .backward = cti_unary_backward,
+                           .vjp = vjp,
                            CT_CASES(cases),
                            .call = call};
 

@@ -3,6 +3,7 @@
  * vectorises and a strided one; loop.h brings every layout into that form. */
 #include "backend/cpu/copy.h"
 #include "backend/cpu/loop.h"
+#include "backend/cpu/math.h"
 #include "backend/scalar.h"
 
 #define AT(T, o, i) (*(T *)(p##o + (i)*sp->s[o]))
@@ -441,4 +442,8 @@ const ct_k_ew cti_cpu_ew = {
     .binary = binary,
     .affine = affine,
     .mul_add = mul_add,
+    .math = cti_cpu_math,
+    .math_grad = cti_cpu_math_grad,
+    .math2 = cti_cpu_math2,
+    .where = cti_cpu_where,
 };

@@ -14,6 +14,10 @@ static const ct_k_ew ew = {
     .binary = cti_cuda_binary,
     .affine = cti_cuda_affine,
     .mul_add = cti_cuda_mul_add,
+    .math = cti_cuda_math,
+    .math_grad = cti_cuda_math_grad,
+    .math2 = cti_cuda_math2,
+    .where = cti_cuda_where,
 };
 
 static const ct_k_reduce reduce = {

@@ -16,14 +16,14 @@ extern "C" {
 
 typedef struct cti_lt_cache cti_lt_cache;   /* matmul.c: algorithms of cublasLt by problem */
 typedef struct cti_dnn_cache cti_dnn_cache; /* dnn.c: plans of cuDNN by graph */
-typedef struct cti_staging cti_staging;     /* staging.c: pinned ring for small uploads, downloads */
+typedef struct cti_staging cti_staging; /* staging.c: pinned ring for small uploads, downloads */
 
 struct ct_stream {
     cti_mem *mem;
     ct_error *err;
     int device, threads;
-    int sms;           /* multiprocessors */
-    int cc;            /* compute capability: 90 */
+    int sms; /* multiprocessors */
+    int cc;  /* compute capability: 90 */
     bool tf32;
     bool capturing;
     cudaStream_t compute, copy;
@@ -61,6 +61,12 @@ static inline unsigned cti_blocks(const ct_stream *s, int64_t n)
 /* copy.cu, ew.cu */
 int cti_cuda_copy(ct_stream *s, const ct_view *dst, const ct_view *src);
 int cti_cuda_fill(ct_stream *s, const ct_view *dst, double value);
+int cti_cuda_math(ct_stream *s, ct_math fn, double a, double b, const ct_view *y, const ct_view *x);
+int cti_cuda_math_grad(ct_stream *s, ct_math fn, double a, double b, const ct_view *dx, int beta,
+                       const ct_view *dy, const ct_view *x, const ct_view *y);
+int cti_cuda_math2(ct_stream *s, ct_math2 fn, const ct_view *y, const ct_view *a, const ct_view *b);
+int cti_cuda_where(ct_stream *s, const ct_view *y, const ct_view *cond, const ct_view *a,
+                   const ct_view *b);
 int cti_cuda_unary(ct_stream *s, ct_unary fn, const ct_view *y, const ct_view *x);
 int cti_cuda_unary_grad(ct_stream *s, ct_unary fn, const ct_view *dx, int beta, const ct_view *dy,
                         const ct_view *x, const ct_view *y);

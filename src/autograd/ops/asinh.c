@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* asinh - y = area sine of x. Shape: as x. Gradient: dx = dy / sqrt(x^2 + 1).
+ * Oracle: torch.asinh. */
+#include "autograd/op.h"
+
+static int vjp(cti_node *n, ct_tensor *const *dy, ct_tensor **dx)
+{
+    ct_tensor *x = cti_saved_tensor(n, 0);
+    dx[0] = ct_div(dy[0], ct_sqrt(ct_affine(ct_square(x), 1, 1)));
+    return cti_pending(n);
+}
+
+/* No arg. */
+static const ct_case cases[] = {
+    {.name = "vector", .in = {CT_IN(NORMAL, 37)}},
+    {.name = "images", .in = {CT_IN(NORMAL, 2, 3, 5, 7)}},
+    {.name = "scalar", .in = {CT_IN_SCALAR(NORMAL)}},
+    {.name = "empty", .in = {CT_IN(NORMAL, 3, 0)}},
+};
+
+static ct_tensor *call(ct_tensor *const *in, const ct_case *c)
+{
+    (void)c;
+    return ct_asinh(in[0]);
+}
+
+const ct_op cti_op_asinh = {.name = "asinh",
+                            .torch_name = "AsinhBackward0",
+                            .accumulates = 1,
+                            .infer = cti_unary_infer,
+                            .forward = cti_math_forward,
+                            .backward = cti_math_backward,
+                            .vjp = vjp,
+                            CT_CASES(cases),
+                            .call = call};
+
+ct_tensor *ct_asinh(ct_tensor *x)
+{
+    return cti_apply_math(&cti_op_asinh, CT_MA_ASINH, 0, 0, x);
+}

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* erfc - y = 1 - erf x. Shape: as x. Gradient: dx = -2 dy exp(-x^2) / sqrt(pi).
+ * Oracle: torch.erfc. */
+#include "autograd/op.h"
+
+static int vjp(cti_node *n, ct_tensor *const *dy, ct_tensor **dx)
+{
+    ct_tensor *x = cti_saved_tensor(n, 0);
+    dx[0] = ct_mul(dy[0], ct_affine(ct_exp(ct_neg(ct_square(x))), -1.12837916709551257390, 0));
+    return cti_pending(n);
+}
+
+/* No arg. */
+static const ct_case cases[] = {
+    {.name = "vector", .in = {CT_IN(NORMAL, 37)}},
+    {.name = "images", .in = {CT_IN(NORMAL, 2, 3, 5, 7)}},
+    {.name = "scalar", .in = {CT_IN_SCALAR(NORMAL)}},
+    {.name = "empty", .in = {CT_IN(NORMAL, 3, 0)}},
+};
+
+static ct_tensor *call(ct_tensor *const *in, const ct_case *c)
+{
+    (void)c;
+    return ct_erfc(in[0]);
+}
+
+const ct_op cti_op_erfc = {.name = "erfc",
+                           .torch_name = "ErfcBackward0",
+                           .accumulates = 1,
+                           .infer = cti_unary_infer,
+                           .forward = cti_math_forward,
+                           .backward = cti_math_backward,
+                           .vjp = vjp,
+                           CT_CASES(cases),
+                           .call = call};
+
+ct_tensor *ct_erfc(ct_tensor *x)
+{
+    return cti_apply_math(&cti_op_erfc, CT_MA_ERFC, 0, 0, x);
+}

@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* frac - y = x - trunc x. Shape: as x. Gradient: dx = dy.
+ * Oracle: torch.frac. */
+#include "autograd/op.h"
+
+static int vjp(cti_node *n, ct_tensor *const *dy, ct_tensor **dx)
+{
+    dx[0] = dy[0];
+    return cti_pending(n);
+}
+
+/* No arg. */
+static const ct_case cases[] = {
+    {.name = "vector", .in = {CT_IN(NORMAL, 37)}},
+    {.name = "images", .in = {CT_IN(NORMAL, 2, 3, 5, 7)}},
+    {.name = "scalar", .in = {CT_IN_SCALAR(NORMAL)}},
+    {.name = "empty", .in = {CT_IN(NORMAL, 3, 0)}},
+};
+
+static ct_tensor *call(ct_tensor *const *in, const ct_case *c)
+{
+    (void)c;
+    return ct_frac(in[0]);
+}
+
+const ct_op cti_op_frac = {.name = "frac",
+                           .torch_name = "FracBackward0",
+                           .accumulates = 1,
+                           .infer = cti_unary_infer,
+                           .forward = cti_math_forward,
+                           .backward = cti_math_backward,
+                           .vjp = vjp,
+                           CT_CASES(cases),
+                           .call = call};
+
+ct_tensor *ct_frac(ct_tensor *x)
+{
+    return cti_apply_math(&cti_op_frac, CT_MA_FRAC, 0, 0, x);
+}

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* log1p - y = log(1 + x). Shape: as x. Gradient: dx = dy / (1 + x).
+ * Oracle: torch.log1p. */
+#include "autograd/op.h"
+
+static int vjp(cti_node *n, ct_tensor *const *dy, ct_tensor **dx)
+{
+    ct_tensor *x = cti_saved_tensor(n, 0);
+    dx[0] = ct_div(dy[0], ct_affine(x, 1, 1));
+    return cti_pending(n);
+}
+
+/* No arg. */
+static const ct_case cases[] = {
+    {.name = "vector", .in = {CT_IN(POSITIVE, 37)}},
+    {.name = "images", .in = {CT_IN(POSITIVE, 2, 3, 5, 7)}},
+    {.name = "scalar", .in = {CT_IN_SCALAR(POSITIVE)}},
+    {.name = "empty", .in = {CT_IN(POSITIVE, 3, 0)}},
+};
+
+static ct_tensor *call(ct_tensor *const *in, const ct_case *c)
+{
+    (void)c;
+    return ct_log1p(in[0]);
+}
+
+const ct_op cti_op_log1p = {.name = "log1p",
+                            .torch_name = "Log1pBackward0",
+                            .accumulates = 1,
+                            .infer = cti_unary_infer,
+                            .forward = cti_math_forward,
+                            .backward = cti_math_backward,
+                            .vjp = vjp,
+                            CT_CASES(cases),
+                            .call = call};
+
+ct_tensor *ct_log1p(ct_tensor *x)
+{
+    return cti_apply_math(&cti_op_log1p, CT_MA_LOG1P, 0, 0, x);
+}

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* logsigmoid - y = log sigmoid(x). Shape: as x. Gradient: dx = dy sigmoid(-x).
+ * Oracle: torch.nn.functional.logsigmoid. */
+#include "autograd/op.h"
+
+static int vjp(cti_node *n, ct_tensor *const *dy, ct_tensor **dx)
+{
+    ct_tensor *x = cti_saved_tensor(n, 0);
+    dx[0] = ct_mul(dy[0], ct_sigmoid(ct_neg(x)));
+    return cti_pending(n);
+}
+
+/* No arg. */
+static const ct_case cases[] = {
+    {.name = "vector", .in = {CT_IN(NORMAL, 37)}},
+    {.name = "images", .in = {CT_IN(NORMAL, 2, 3, 5, 7)}},
+    {.name = "scalar", .in = {CT_IN_SCALAR(NORMAL)}},
+    {.name = "empty", .in = {CT_IN(NORMAL, 3, 0)}},
+};
+
+static ct_tensor *call(ct_tensor *const *in, const ct_case *c)
+{
+    (void)c;
+    return ct_logsigmoid(in[0]);
+}
+
+const ct_op cti_op_logsigmoid = {.name = "logsigmoid",
+                                 .torch_name = "LogSigmoidBackward0",
+                                 .accumulates = 1,
+                                 .infer = cti_unary_infer,
+                                 .forward = cti_math_forward,
+                                 .backward = cti_math_backward,
+                                 .vjp = vjp,
+                                 CT_CASES(cases),
+                                 .call = call};
+
+ct_tensor *ct_logsigmoid(ct_tensor *x)
+{
+    return cti_apply_math(&cti_op_logsigmoid, CT_MA_LOGSIGMOID, 0, 0, x);
+}

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* softshrink - y = x - lambda above lambda, x + lambda below -lambda, else 0. Shape: as x. Gradient: dx = dy outside of [-lambda, lambda], else 0.
+ * Oracle: torch.nn.functional.softshrink. */
+#include "autograd/op.h"
+
+static int vjp(cti_node *n, ct_tensor *const *dy, ct_tensor **dx)
+{
+    const cti_math *m = cti_attr(n);
+    ct_tensor *x = cti_saved_tensor(n, 0);
+    dx[0] = ct_where(ct_le(ct_abs(x), ct_full_like(x, m->a)), ct_zeros_like(dy[0]), dy[0]);
+    return cti_pending(n);
+}
+
+/* arg: lambda. */
+static const ct_case cases[] = {
+    {.name = "vector", .arg = {0.5}, .in = {CT_IN(NORMAL, 37)}},
+    {.name = "images", .arg = {0.1}, .in = {CT_IN(NORMAL, 2, 3, 5, 7)}},
+    {.name = "scalar", .arg = {0.5}, .in = {CT_IN_SCALAR(NORMAL)}},
+    {.name = "empty", .arg = {0.1}, .in = {CT_IN(NORMAL, 3, 0)}},
+};
+
+static ct_tensor *call(ct_tensor *const *in, const ct_case *c)
+{
+    return ct_softshrink(in[0], c->arg[0]);
+}
+
+const ct_op cti_op_softshrink = {.name = "softshrink",
+                                 .torch_name = "SoftshrinkBackward0",
+                                 .accumulates = 1,
+                                 .infer = cti_unary_infer,
+                                 .forward = cti_math_forward,
+                                 .backward = cti_math_backward,
+                                 .vjp = vjp,
+                                 CT_CASES(cases),
+                                 .call = call};
+
+ct_tensor *ct_softshrink(ct_tensor *x, double lambda)
+{
+    if (x && !(lambda >= 0))
+        return cti_raise(ct_tensor_ctx(x), &cti_op_softshrink, CT_EINVAL,
+                         "lambda is %g: it must be 0 or more", lambda);
+    return cti_apply_math(&cti_op_softshrink, CT_MA_SOFTSHRINK, lambda, 0, x);
+}
