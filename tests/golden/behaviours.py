@@ -175,6 +175,38 @@ def casts():
     put("cast/bool", whole.to(torch.bool))
 
 
+def indices():
+    i64 = torch.tensor
+    rows = f64(1, 2, NAN, NAN, 5, 6).reshape(3, 2)
+    count = torch.arange(1, 11, dtype=torch.float64)
+    ids = i64([0, 1, 2, 1, 0])
+    record("embedding_padding", rows, lambda x: F.embedding(ids, x, padding_idx=1),
+           count.reshape(5, 2))
+    record("embedding_repeated", rows, lambda x: F.embedding(ids, x), count.reshape(5, 2))
+    bags = f64(3, 3, 1, NAN, 3, 4, 7, 7).reshape(4, 2)
+    for mode in ("sum", "mean", "max"):
+        record(f"bag_{mode}", bags, lambda x, m=mode: F.embedding_bag(
+            i64([0, 2, 2, 3, 1]), x, i64([0, 3, 3, 4]), mode=m), count[:8].reshape(4, 2))
+        record(f"bag_{mode}_padding", bags, lambda x, m=mode: F.embedding_bag(
+            i64([[0, 1, 2], [1, 1, 1]]), x, mode=m, padding_idx=1), count[:4].reshape(2, 2))
+    x = f64(0, 1, 4).reshape(1, 1, 1, 3)
+    for name, kw in {"bilinear": dict(size=(1, 7), mode="bilinear"),
+                     "bilinear_corners": dict(size=(1, 7), mode="bilinear", align_corners=True),
+                     "bilinear_down": dict(size=(1, 2), mode="bilinear"),
+                     "bilinear_scale": dict(scale_factor=(1, 1.5), mode="bilinear"),
+                     "nearest": dict(size=(1, 7)), "nearest_down": dict(size=(1, 2)),
+                     "nearest_scale": dict(scale_factor=(1, 1.5))}.items():
+        record(f"resize_{name}", x, lambda v, k=kw: F.interpolate(v, **k))
+    record("resize_bilinear_2_4", f64(0, 1).reshape(1, 1, 1, 2),
+           lambda v: F.interpolate(v, size=(1, 4), mode="bilinear"))
+    nans = torch.full((2, 2), NAN, dtype=torch.float64)
+    record("tril_nan", nans, torch.tril)
+    record("triu_nan", nans, torch.triu)
+    record("scatter_over", f64(1, 2, 3), lambda v: v.scatter(0, i64([1]), 9.0), count[:3])
+    record("take_from_the_end", f64(1, 2, 3),
+           lambda v: torch.take_along_dim(v, i64([-1, 0, -3, -1]), 0), count[:4])
+
+
 def optimizers():
     g = torch.Generator().manual_seed(3)
     start = torch.randn(7, generator=g, dtype=torch.float64)
@@ -258,7 +290,7 @@ def clipping():
 def main():
     check_version()
     for part in (activations, reductions, pools, softmaxes, cross_entropies, norms, convolutions,
-                 casts, optimizers, schedules, clipping):
+                 indices, casts, optimizers, schedules, clipping):
         part()
     print(save("behaviours.safetensors", OUT), "bytes")
 
