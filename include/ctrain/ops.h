@@ -267,6 +267,17 @@ ct_conv2d_opts ct_conv2d_defaults(void); /* stride 1, padding 0, dilation 1, gro
 /* x [N,C,H,W], weight [K,C/groups,R,S], bias [K] or NULL -> [N,K,P,Q], channels-last in memory. */
 ct_tensor *ct_conv2d(ct_tensor *x, ct_tensor *weight, ct_tensor *bias, ct_conv2d_opts opts);
 
+typedef struct ct_conv_transpose2d_opts {
+    int64_t stride[2], padding[2], output_padding[2], dilation[2]; /* height, width */
+    int64_t groups;
+} ct_conv_transpose2d_opts;
+ct_conv_transpose2d_opts ct_conv_transpose2d_defaults(
+    void); /* stride, dilation, groups 1, the rest 0 */
+/* x [N,C,H,W], weight [C,K/groups,R,S], bias [K] or NULL -> [N,K,P,Q], P = (H-1) stride - 2 padding + dilation (R-1) +
+ * output_padding + 1. */
+ct_tensor *ct_conv_transpose2d(ct_tensor *x, ct_tensor *weight, ct_tensor *bias,
+                               ct_conv_transpose2d_opts opts);
+
 typedef struct ct_pool2d_opts {
     int64_t kernel[2], stride[2], padding[2]; /* stride 0: kernel */
     int64_t dilation[2];                      /* max alone */

@@ -352,11 +352,31 @@ int cti_softmax_infer(cti_node *n);
 int cti_softmax_forward(cti_node *n);
 int cti_softmax_backward(cti_node *n);
 
+/* conv2d.c: what the convolutions share. Each is the gradient of the others, with the same attr. */
+typedef struct cti_conv {
+    ct_conv2d_opts o;
+    int64_t begin[2], end[2]; /* padding in use */
+    int64_t size[2]; /* what can't be told from the operands: of the image, of the kernel */
+} cti_conv;
+int cti_conv_check(cti_node *n, const ct_conv2d_opts *o);
+int cti_conv_run(cti_node *n, ct_conv_pass pass, const ct_view *x, const ct_view *w,
+                 const ct_view *y, const ct_view *bias);
+int cti_conv_bias_grad(cti_node *n, int bias); /* into input `bias` */
+ct_tensor *cti_conv_image(ct_tensor *x);       /* channels-last */
+ct_tensor *cti_conv_forward(ct_tensor *x, ct_tensor *weight, ct_tensor *bias, const cti_conv *conv);
+/* conv_transpose2d.c: the gradient of x, an image of `size`, from that of y (plus bias); conv2d_weight.c: the gradient of
+ * the weight, a kernel of `size`. */
+ct_tensor *cti_conv_data(ct_tensor *y, ct_tensor *weight, ct_tensor *bias, const cti_conv *conv,
+                         const int64_t *size);
+ct_tensor *cti_conv_weight(ct_tensor *x, ct_tensor *y, const cti_conv *conv, const int64_t *size);
+
 /* max_pool2d.c: what the pools share. */
 int cti_pool_check(cti_node *n, ct_pool2d_opts *o,
                    int64_t *out);                    /* options, x; output height, width */
 int cti_pool_out(cti_node *n, int64_t p, int64_t q); /* declares y in x's stride order */
 void cti_pool_args(const ct_pool2d_opts *o, ct_pool_args *args);
+/* avg_pool2d.c: dy spread over the windows of an image like x, as an op; o NULL: adaptive windows. */
+ct_tensor *cti_avg_pool_spread(ct_tensor *dy, const ct_pool2d_opts *o, const ct_view *x);
 ct_pool2d_opts cti_pool_case(
     const ct_case *c); /* arg: kernel h, w, stride h, w, padding h, w, dilation h, w,
                                                  * ceil_mode, count_include_pad */

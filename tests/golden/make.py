@@ -285,6 +285,11 @@ OPS = {
     "outer": lambda i, a: torch.dot(i[0], i[1]) if a[0] else torch.outer(i[0], i[1]),
     "linear": lambda i, a: F.linear(i[0], i[1], i[2]),
     "conv2d": conv2d,
+    "conv_transpose2d": lambda i, a: F.conv_transpose2d(i[0], i[1], i[2], ints(a, 0, 2), ints(a, 2, 2), ints(a, 4, 2),
+                                                        int(a[8]), ints(a, 6, 2)),
+    "conv2d_weight": lambda i, a: torch.nn.grad.conv2d_weight(
+        i[0], (i[1].shape[1], i[0].shape[1] // int(a[3]), int(a[4]), int(a[5])), i[1], int(a[0]), int(a[1]), int(a[2]),
+        int(a[3])),
     "max_pool2d": max_pool2d,
     "avg_pool2d": avg_pool2d,
     "adaptive_avg_pool2d": lambda i, a: F.adaptive_avg_pool2d(i[0], ints(a, 0, 2)),

@@ -42,6 +42,12 @@ static int backward(cti_node *n)
     return cti_be(n)->pool->avg_grad(cti_stream(n), &args, dx, beta, dy);
 }
 
+static int vjp(cti_node *n, ct_tensor *const *dy, ct_tensor **dx)
+{
+    dx[0] = cti_avg_pool_spread(dy[0], NULL, cti_in_meta(n, 0));
+    return cti_pending(n);
+}
+
 /* arg: out_h, out_w. */
 static const ct_case cases[] = {
     {.name = "global", .arg = {1, 1}, .in = {CT_IN(NORMAL, 2, 3, 5, 7)}},
@@ -61,6 +67,7 @@ const ct_op cti_op_adaptive_avg_pool2d = {.name = "adaptive_avg_pool2d",
                                           .infer = infer,
                                           .forward = forward,
                                           .backward = backward,
+                                          .vjp = vjp,
                                           CT_CASES(cases),
                                           .call = call};
 

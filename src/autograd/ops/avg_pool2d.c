@@ -35,6 +35,98 @@ static int backward(cti_node *n)
     return cti_be(n)->pool->avg_grad(cti_stream(n), &args, dx, beta, dy);
 }
 
+/* ---- gradients of gradients ---- The mean is linear: its gradient spreads, the gradient of that is the mean again. */
+
+typedef struct linear {
+    ct_pool2d_opts o;
+    bool adaptive;
+    int64_t image[2], out[2];
+} linear;
+
+_Static_assert(sizeof(linear) <= 160, "the attr of an op");
+
+static int infer_linear(cti_node *n, const int64_t *size)
+{
+    const ct_view *x = cti_x(n, 0);
+    int64_t shape[4] = {x->shape[0], x->shape[1], size[0], size[1]};
+    return cti_out(n, 0, x->dtype, 4, shape);
+}
+
+static int infer_spread(cti_node *n)
+{
+    return infer_linear(n, ((const linear *)cti_attr(n))->image);
+}
+
+static int infer_mean(cti_node *n)
+{
+    return infer_linear(n, ((const linear *)cti_attr(n))->out);
+}
+
+static ct_pool_args linear_args(cti_node *n, const ct_view *x, const ct_view *y)
+{
+    const linear *l = cti_attr(n);
+    ct_pool_args args = {.x = *x, .y = *y};
+    cti_pool_args(&l->o, &args);
+    args.adaptive = l->adaptive;
+    return args;
+}
+
+static int forward_spread(cti_node *n)
+{
+    ct_pool_args args = linear_args(n, cti_y(n, 0), cti_x(n, 0));
+    args.x.data = args.y.data = NULL;
+    return cti_be(n)->pool->avg_grad(cti_stream(n), &args, cti_y(n, 0), 0, cti_x(n, 0));
+}
+
+static int forward_mean(cti_node *n)
+{
+    ct_pool_args args = linear_args(n, cti_x(n, 0), cti_y(n, 0));
+    return cti_be(n)->pool->avg(cti_stream(n), &args);
+}
+
+static int vjp_spread(cti_node *n, ct_tensor *const *dy, ct_tensor **dx);
+static int vjp_mean(cti_node *n, ct_tensor *const *dy, ct_tensor **dx);
+
+static const ct_op op_spread = {.name = "avg_pool2d_backward",
+                                .torch_name = "AvgPool2DBackwardBackward0",
+                                .infer = infer_spread,
+                                .forward = forward_spread,
+                                .vjp = vjp_spread};
+static const ct_op op_mean = {.name = "avg_pool2d",
+                              .torch_name = "AvgPool2DBackward0",
+                              .infer = infer_mean,
+                              .forward = forward_mean,
+                              .vjp = vjp_mean};
+
+static int vjp_spread(cti_node *n, ct_tensor *const *dy, ct_tensor **dx)
+{
+    dx[0] = cti_apply(&op_mean, cti_attr(n), sizeof(linear), 1, dy);
+    return cti_pending(n);
+}
+
+static int vjp_mean(cti_node *n, ct_tensor *const *dy, ct_tensor **dx)
+{
+    dx[0] = cti_apply(&op_spread, cti_attr(n), sizeof(linear), 1, dy);
+    return cti_pending(n);
+}
+
+ct_tensor *cti_avg_pool_spread(ct_tensor *dy, const ct_pool2d_opts *o, const ct_view *x)
+{
+    linear l = {.adaptive = !o, .image = {x->shape[2], x->shape[3]}};
+    if (!dy)
+        return NULL;
+    l.o = o ? *o : ct_pool2d_defaults(1);
+    l.out[0] = ct_tensor_size(dy, 2);
+    l.out[1] = ct_tensor_size(dy, 3);
+    return cti_apply(&op_spread, &l, sizeof l, 1, &dy);
+}
+
+static int vjp(cti_node *n, ct_tensor *const *dy, ct_tensor **dx)
+{
+    dx[0] = cti_avg_pool_spread(dy[0], cti_attr(n), cti_in_meta(n, 0));
+    return cti_pending(n);
+}
+
 /* arg: kernel h, w, stride h, w, padding h, w, 1, 1, ceil_mode, count_include_pad. */
 static const ct_case cases[] = {
     {.name = "2x2", .arg = {2, 2, 2, 2, 0, 0, 1, 1, 0, 1}, .in = {CT_IN(NORMAL, 2, 3, 6, 8)}},
@@ -68,6 +160,7 @@ const ct_op cti_op_avg_pool2d = {.name = "avg_pool2d",
                                  .infer = infer,
                                  .forward = forward,
                                  .backward = backward,
+                                 .vjp = vjp,
                                  CT_CASES(cases),
                                  .call = call};
 

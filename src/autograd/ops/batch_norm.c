@@ -138,6 +138,49 @@ static int backward(cti_node *n)
                              cti_saved(n, SAVE_INVSTD), ws);
 }
 
+/* v [C] as [1,C,1,...]. */
+static ct_tensor *per_channel(ct_tensor *v, int ndim)
+{
+    int64_t shape[CT_MAX_DIMS];
+    for (int i = 0; i < ndim; i++)
+        shape[i] = i == 1 && v ? ct_tensor_size(v, 0) : 1;
+    return v ? ct_reshape(v, ndim, shape) : NULL;
+}
+
+/* The batch's statistics are made anew of x: so their own gradients count. */
+static int vjp(cti_node *n, ct_tensor *const *dy, ct_tensor **dx)
+{
+    const attrs *a = cti_attr(n);
+    ct_tensor *x = cti_saved_tensor(n, SAVE_X),
+              *w = per_channel(cti_saved_tensor(n, SAVE_WEIGHT), ct_tensor_ndim(x));
+    int dims[CT_MAX_DIMS], nd = 0, ndim = ct_tensor_ndim(x);
+    ct_dtype dtype = ct_tensor_dtype(x);
+    for (int i = 0; i < ndim; i++)
+        if (i != 1)
+            dims[nd++] = i;
+    ct_tensor *centred, *invstd;
+    if (a->batch_stats) {
+        centred = ct_sub(x, ct_mean(x, dims, nd, true));
+        invstd = ct_rsqrt(ct_affine(ct_mean(ct_square(centred), dims, nd, true), 1, a->o.eps));
+    } else {
+        centred = ct_sub(x, per_channel(ct_cast(cti_saved_tensor(n, SAVE_MEAN), dtype), ndim));
+        invstd = per_channel(ct_cast(cti_saved_tensor(n, SAVE_INVSTD), dtype), ndim);
+    }
+    ct_tensor *xhat = ct_mul(centred, invstd), *g = w ? ct_mul(dy[0], w) : dy[0];
+    if (cti_wants(n, IN_WEIGHT))
+        dx[IN_WEIGHT] = ct_sum(ct_mul(dy[0], xhat), dims, nd, false);
+    if (cti_wants(n, IN_BIAS))
+        dx[IN_BIAS] = ct_sum(dy[0], dims, nd, false);
+    if (!cti_wants(n, IN_X))
+        return cti_pending(n);
+    if (a->batch_stats) {
+        ct_tensor *along = ct_mul(xhat, ct_mean(ct_mul(g, xhat), dims, nd, true));
+        g = ct_sub(ct_sub(g, ct_mean(g, dims, nd, true)), along);
+    }
+    dx[IN_X] = ct_mul(g, invstd);
+    return cti_pending(n);
+}
+
 /* arg: training, momentum, eps. in: x, weight, bias, running_mean, running_var. */
 static const ct_case cases[] = {
     {.name = "images, training",
@@ -188,6 +231,7 @@ const ct_op cti_op_batch_norm = {.name = "batch_norm",
                                  .infer = infer,
                                  .forward = forward,
                                  .backward = backward,
+                                 .vjp = vjp,
                                  CT_CASES(cases),
                                  .call = call};
 

@@ -8,14 +8,9 @@
  * Oracle: torch.nn.functional.conv2d. */
 #include "autograd/op.h"
 
-typedef struct attrs {
-    ct_conv2d_opts o;
-    int64_t begin[2], end[2]; /* padding in use; set by infer */
-} attrs;
-
 enum { IN_X, IN_W, IN_BIAS };
 
-static int check_options(cti_node *n, const ct_conv2d_opts *o)
+int cti_conv_check(cti_node *n, const ct_conv2d_opts *o)
 {
     for (int i = 0; i < 2; i++) {
         const char *side = i ? "width" : "height";
@@ -68,10 +63,10 @@ static int check_shapes(cti_node *n, const ct_conv2d_opts *o)
 
 static int infer(cti_node *n)
 {
-    attrs *a = cti_attr_mut(n);
+    cti_conv *a = cti_attr_mut(n);
     const ct_view *x = cti_x(n, IN_X), *w = cti_x(n, IN_W);
     char s[64];
-    int rc = check_options(n, &a->o);
+    int rc = cti_conv_check(n, &a->o);
     rc = rc ? rc : check_shapes(n, &a->o);
     if (rc)
         return rc;
@@ -107,10 +102,10 @@ static ct_view exact(const ct_view *v, bool channels_last)
     return e;
 }
 
-static int run(cti_node *n, ct_conv_pass pass, const ct_view *x, const ct_view *w, const ct_view *y,
-               const ct_view *bias)
+int cti_conv_run(cti_node *n, ct_conv_pass pass, const ct_view *x, const ct_view *w,
+                 const ct_view *y, const ct_view *bias)
 {
-    const attrs *a = cti_attr(n);
+    const cti_conv *a = cti_attr(n);
     const ct_k_conv *k = cti_be(n)->conv;
     ct_conv_args args = {.x = exact(x, true),
                          .w = exact(w, false),
@@ -142,14 +137,14 @@ static int forward(cti_node *n)
         cti_save_in(n, 1, IN_W);
     if (ct_view_numel(x) == 0)
         return CT_OK;
-    return run(n, CT_CONV_FORWARD, x, w, cti_y(n, 0), cti_x(n, IN_BIAS));
+    return cti_conv_run(n, CT_CONV_FORWARD, x, w, cti_y(n, 0), cti_x(n, IN_BIAS));
 }
 
-static int backward_bias(cti_node *n)
+int cti_conv_bias_grad(cti_node *n, int bias)
 {
     const ct_view *dy = cti_dy(n, 0);
     int beta;
-    const ct_view *db = cti_dx(n, IN_BIAS, &beta);
+    const ct_view *db = cti_dx(n, bias, &beta);
     if (!db)
         return cti_pending(n);
     ct_view channels = {.data = db->data, .dtype = db->dtype, .ndim = 4, .shape = {1, 0, 1, 1}};
@@ -160,7 +155,7 @@ static int backward_bias(cti_node *n)
 
 static int backward(cti_node *n)
 {
-    int beta, rc = cti_wants(n, IN_BIAS) ? backward_bias(n) : CT_OK;
+    int beta, rc = cti_wants(n, IN_BIAS) ? cti_conv_bias_grad(n, IN_BIAS) : CT_OK;
     bool empty = ct_view_numel(cti_in_meta(n, IN_X)) == 0;
     if (rc || (!cti_wants(n, IN_X) && !cti_wants(n, IN_W)))
         return rc;
@@ -172,15 +167,29 @@ static int backward(cti_node *n)
         if (!dw)
             return cti_pending(n);
         rc = empty ? cti_be(n)->ew->fill(cti_stream(n), dw, 0) :
-                     run(n, CT_CONV_BACKWARD_WEIGHT, cti_saved(n, 0), dw, dy, NULL);
+                     cti_conv_run(n, CT_CONV_BACKWARD_WEIGHT, cti_saved(n, 0), dw, dy, NULL);
     }
     if (!rc && cti_wants(n, IN_X)) {
         const ct_view *dx = cti_dx(n, IN_X, &beta);
         if (!dx)
             return cti_pending(n);
-        rc = empty ? CT_OK : run(n, CT_CONV_BACKWARD_DATA, dx, cti_saved(n, 1), dy, NULL);
+        rc = empty ? CT_OK : cti_conv_run(n, CT_CONV_BACKWARD_DATA, dx, cti_saved(n, 1), dy, NULL);
     }
     return rc;
+}
+
+static int vjp(cti_node *n, ct_tensor *const *dy, ct_tensor **dx)
+{
+    const cti_conv *a = cti_attr(n);
+    if (cti_wants(n, IN_X))
+        dx[IN_X] =
+            cti_conv_data(dy[0], cti_saved_tensor(n, 1), NULL, a, &cti_in_meta(n, IN_X)->shape[2]);
+    if (cti_wants(n, IN_W))
+        dx[IN_W] =
+            cti_conv_weight(cti_saved_tensor(n, 0), dy[0], a, &cti_in_meta(n, IN_W)->shape[2]);
+    if (cti_wants(n, IN_BIAS))
+        dx[IN_BIAS] = ct_sum(dy[0], (int[]){0, 2, 3}, 3, false);
+    return cti_pending(n);
 }
 
 /* arg: stride h, w, padding h, w, dilation h, w, groups, same. in: x, weight, bias. */
@@ -243,6 +252,7 @@ const ct_op cti_op_conv2d = {.name = "conv2d",
                              .infer = infer,
                              .forward = forward,
                              .backward = backward,
+                             .vjp = vjp,
                              CT_CASES(cases),
                              .call = call};
 
@@ -251,16 +261,26 @@ ct_conv2d_opts ct_conv2d_defaults(void)
     return (ct_conv2d_opts){.stride = {1, 1}, .dilation = {1, 1}, .groups = 1};
 }
 
-ct_tensor *ct_conv2d(ct_tensor *x, ct_tensor *weight, ct_tensor *bias, ct_conv2d_opts opts)
+ct_tensor *cti_conv_image(ct_tensor *x)
 {
-    attrs a = {.o = opts};
+    return x && ct_tensor_ndim(x) == 4 ? ct_channels_last(x) : cti_itself(x);
+}
+
+ct_tensor *cti_conv_forward(ct_tensor *x, ct_tensor *weight, ct_tensor *bias, const cti_conv *conv)
+{
     ct_tensor *in[3] = {x, weight, bias};
     if (x && weight) { /* what the kernels need, made once and on the record */
-        in[0] = ct_tensor_ndim(x) == 4 ? ct_channels_last(x) : x;
+        in[0] = cti_conv_image(x);
         in[1] = ct_contiguous(weight);
         in[2] = bias ? ct_contiguous(bias) : NULL;
         if (!in[0] || !in[1] || (bias && !in[2]))
             return NULL;
     }
-    return cti_apply(&cti_op_conv2d, &a, sizeof a, 3, in);
+    return cti_apply(&cti_op_conv2d, conv, sizeof *conv, 3, in);
+}
+
+ct_tensor *ct_conv2d(ct_tensor *x, ct_tensor *weight, ct_tensor *bias, ct_conv2d_opts opts)
+{
+    cti_conv conv = {.o = opts};
+    return cti_conv_forward(x, weight, bias, &conv);
 }

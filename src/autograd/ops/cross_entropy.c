@@ -182,6 +182,57 @@ static int backward(cti_node *n)
     return k->cross_entropy_grad(cti_stream(n), &args, dx, beta, dy);
 }
 
+/* Class numbers as probabilities along dimension 1, zeros where they are ignored. */
+static ct_tensor *hot(ct_tensor *target, ct_tensor *kept, const ct_view *x)
+{
+    ct_tensor *t = ct_one_hot(ct_where(kept, target, ct_zeros_like(target)), x->shape[1]);
+    int dims[CT_MAX_DIMS], k = 0;
+    dims[k++] = 0;
+    dims[k++] = x->ndim - 1;
+    for (int i = 1; i < x->ndim - 1; i++)
+        dims[k++] = i;
+    ct_tensor *in_place = ct_permute(t, x->ndim, dims);
+    return ct_mul(ct_cast(in_place, x->dtype), ct_unsqueeze(ct_cast(kept, x->dtype), 1));
+}
+
+/* The gradient is p sum_c(C) - C for C, the weight of each class in the loss times what comes. */
+static int vjp(cti_node *n, ct_tensor *const *dy, ct_tensor **dx)
+{
+    const attrs *a = cti_attr(n);
+    const ct_view *x = cti_in_meta(n, IN_LOGITS);
+    ct_tensor *t = cti_saved_tensor(n, SAVE_TARGET), *w = cti_saved_tensor(n, SAVE_WEIGHT),
+              *kept = NULL;
+    double classes = (double)x->shape[1];
+    if (!dy[0] || !t) { /* of total_weight alone, which doesn't depend on the logits */
+        dx[IN_LOGITS] = ct_zeros_like(cti_saved_tensor(n, SAVE_LOGITS));
+        return cti_pending(n);
+    }
+    if (ct_tensor_dtype(t) == CT_I64) {
+        kept = ct_ne(t, ct_full_like(t, (double)a->ignore_index));
+        t = hot(t, kept, x);
+    }
+    if (a->smoothing > 0)
+        t = ct_affine(t, 1 - a->smoothing, a->smoothing / classes);
+    if (w) {
+        int64_t shape[CT_MAX_DIMS];
+        for (int i = 0; i < x->ndim; i++)
+            shape[i] = i == 1 ? x->shape[1] : 1;
+        t = ct_mul(t, ct_reshape(w, x->ndim, shape));
+    }
+    ct_tensor *g = dy[0];
+    if (a->reduction == CT_REDUCE_NONE)
+        g = ct_unsqueeze(g, 1);
+    if (a->reduction == CT_REDUCE_MEAN)
+        g = ct_div(g, ct_cast(cti_saved_tensor(n, SAVE_TOTAL), x->dtype));
+    ct_tensor *c = ct_mul(t, g);
+    if (kept) /* also where the divisor is 0 */
+        c = ct_where(ct_unsqueeze(kept, 1), c, ct_zeros_like(c));
+    int dim = 1;
+    ct_tensor *p = ct_softmax(cti_saved_tensor(n, SAVE_LOGITS), 1);
+    dx[IN_LOGITS] = ct_sub(ct_mul(p, ct_sum(c, &dim, 1, true)), c);
+    return cti_pending(n);
+}
+
 /* arg: reduction (0 none, 1 sum, 2 mean), label_smoothing, ignore_index. in: logits, target,
  * weight. */
 static const ct_case cases[] = {
@@ -229,6 +280,7 @@ const ct_op cti_op_cross_entropy = {.name = "cross_entropy",
                                     .infer = infer,
                                     .forward = forward,
                                     .backward = backward,
+                                    .vjp = vjp,
                                     CT_CASES(cases),
                                     .call = call};
 

@@ -143,6 +143,22 @@ static int backward(cti_node *n)
     return cti_be(n)->pool->max_grad(cti_stream(n), &args, dx, beta, cti_dy(n, 0), cti_saved(n, 0));
 }
 
+/* The places that won are constants: dy goes there. */
+static int vjp(cti_node *n, ct_tensor *const *dy, ct_tensor **dx)
+{
+    const ct_view *x = cti_in_meta(n, 0);
+    int64_t pixels = x->shape[2] * x->shape[3], windows = 0;
+    if (dy[0])
+        windows = ct_tensor_size(dy[0], 2) * ct_tensor_size(dy[0], 3);
+    const int64_t flat_y[3] = {x->shape[0], x->shape[1], windows},
+                  flat_x[3] = {x->shape[0], x->shape[1], pixels};
+    ct_tensor *at = ct_reshape(ct_contiguous(ct_cast(cti_saved_tensor(n, 0), CT_I64)), 3, flat_y);
+    ct_tensor *none = ct_new_full(dy[0], 3, flat_x, 0);
+    dx[0] = ct_reshape(ct_scatter_add(none, 2, at, ct_reshape(ct_contiguous(dy[0]), 3, flat_y)), 4,
+                       x->shape);
+    return cti_pending(n);
+}
+
 /* arg: kernel h, w, stride h, w, padding h, w, dilation h, w, ceil_mode. */
 static const ct_case cases[] = {
     {.name = "2x2", .arg = {2, 2, 2, 2, 0, 0, 1, 1, 0}, .in = {CT_IN(DISTINCT, 2, 3, 6, 8)}},
@@ -176,6 +192,7 @@ const ct_op cti_op_max_pool2d = {.name = "max_pool2d",
                                  .infer = infer,
                                  .forward = forward,
                                  .backward = backward,
+                                 .vjp = vjp,
                                  CT_CASES(cases),
                                  .call = call};
 
