@@ -14,6 +14,7 @@ static const ct_case cases[] = {
     {.name = "twice", .arg = {0, 0, 2, 2}, .in = {CT_IN(NORMAL, 1, 2, 3, 5)}},
     {.name = "smaller", .arg = {3, 2}, .in = {CT_IN(NORMAL, 1, 2, 7, 5)}},
     {.name = "scale", .arg = {0, 0, 1.7, 0.6}, .in = {CT_IN(NORMAL, 1, 2, 5, 7)}},
+    {.name = "channels", .arg = {5, 4}, .in = {CT_IN(NORMAL, 2, 9, 3, 2)}},
     {.name = "same size", .arg = {3, 5}, .in = {CT_IN(NORMAL, 1, 2, 3, 5)}},
     {.name = "empty", .arg = {7, 9}, .in = {CT_IN_FIXED(NORMAL, 0, 3, 4, 5)}},
 };

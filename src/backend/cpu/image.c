@@ -4,6 +4,8 @@
 #include "backend/cpu/template.h"
 #include "backend/resize.h"
 
+enum { COLUMNS = 128 };
+
 typedef struct job {
     const ct_unfold_args *unfold;
     cti_axis axis[2];
@@ -11,11 +13,13 @@ typedef struct job {
     int beta;
 } job;
 
-#define T float
-#define S f32
+#define T   float
+#define S   f32
+#define ISA CTI_ISA
 #include "backend/cpu/image_t.h"
 #define T double
 #define S f64
+#define ISA
 #include "backend/cpu/image_t.h"
 
 static int pick(ct_stream *s, const ct_view *x, const ct_view *y, int64_t tasks, int64_t work,
@@ -51,9 +55,11 @@ static void axes(job *j, const ct_resize_args *a)
 static int resize(ct_stream *s, const ct_resize_args *a)
 {
     job j = {.x = &a->x, .y = &a->y};
+    const int64_t n = a->y.shape[0] * a->y.shape[2], work = ct_view_numel(&a->y);
     axes(&j, a);
-    return pick(s, &a->x, &a->y, a->y.shape[0] * a->y.shape[1] * a->y.shape[2],
-                ct_view_numel(&a->y), resize_f32, resize_f64, &j);
+    if (a->x.stride[1] == 1 && a->y.stride[1] == 1 && a->x.shape[1] >= 8)
+        return pick(s, &a->x, &a->y, n, work, resize_last_f32, resize_last_f64, &j);
+    return pick(s, &a->x, &a->y, n * a->y.shape[1], work, resize_f32, resize_f64, &j);
 }
 
 static int resize_grad(ct_stream *s, const ct_resize_args *a, int beta)

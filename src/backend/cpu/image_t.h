@@ -61,59 +61,112 @@ static void FN(fold)(void *ctx, int64_t begin, int64_t end)
     }
 }
 
+/* The cells of outputs [at, at + n) of an axis, as offsets for a stride: computed once for many rows. */
+typedef struct FN(taps) {
+    int64_t low[COLUMNS], high[COLUMNS];
+    T w[COLUMNS];
+} FN(taps);
+
+CTI_INLINE void FN(taps_of)(FN(taps) * t, const cti_axis *a, int64_t at, int n, int64_t stride)
+{
+    for (int i = 0; i < n; i++) {
+        TAP one = TAP_OF(a, at + i);
+        t->low[i] = one.low * stride;
+        t->high[i] = one.high * stride;
+        t->w[i] = one.w;
+    }
+}
+
+CTI_INLINE T FN(blend)(T v, T h, T a, T b, T c, T d)
+{
+    return (1 - v) * ((1 - h) * a + h * b) + v * ((1 - h) * c + h * d);
+}
+
 /* Task: a row of one channel of y. */
-static void FN(resize)(void *ctx, int64_t begin, int64_t end)
+static ISA void FN(resize)(void *ctx, int64_t begin, int64_t end)
 {
     const job *g = ctx;
     const ct_view *x = g->x, *y = g->y;
-    const int64_t C = y->shape[1], P = y->shape[2], xs = x->stride[3];
+    const int64_t C = y->shape[1], P = y->shape[2], Q = y->shape[3], ys = y->stride[3];
+    FN(taps) w;
+
+    for (int64_t q = 0; q < Q; q += COLUMNS) {
+        const int n = (int)CTI_MIN(COLUMNS, Q - q);
+        FN(taps_of)(&w, &g->axis[1], q, n, x->stride[3]);
+        for (int64_t t = begin; t < end; t++) {
+            int64_t p = t % P;
+            TAP h = TAP_OF(&g->axis[0], p);
+            const T *plane = PLANE(x, t / (C * P), t / P % C);
+            const T *a = plane + h.low * x->stride[2], *b = plane + h.high * x->stride[2];
+            T *to = PLANE(y, t / (C * P), t / P % C) + p * y->stride[2] + q * ys;
+            if (g->axis[0].linear)
+                for (int i = 0; i < n; i++)
+                    to[i * ys] = FN(blend)(h.w, w.w[i], a[w.low[i]], a[w.high[i]], b[w.low[i]],
+                                           b[w.high[i]]);
+            else
+                for (int i = 0; i < n; i++)
+                    to[i * ys] = a[w.low[i]];
+        }
+    }
+}
+
+/* Task: a row of all channels of y, both sides channels-last. */
+static ISA void FN(resize_last)(void *ctx, int64_t begin, int64_t end)
+{
+    const job *g = ctx;
+    const ct_view *x = g->x, *y = g->y;
+    const int64_t C = y->shape[1], P = y->shape[2];
 
     for (int64_t t = begin; t < end; t++) {
-        int64_t n = t / (C * P), c = t / P % C, p = t % P;
-        TAP h = TAP_OF(&g->axis[0], p);
-        const T *low = PLANE(x, n, c) + h.low * x->stride[2];
-        const T *high = PLANE(x, n, c) + h.high * x->stride[2];
-        T *to = PLANE(y, n, c) + p * y->stride[2];
+        TAP h = TAP_OF(&g->axis[0], t % P);
+        const T *low = PLANE(x, t / P, 0) + h.low * x->stride[2];
+        const T *high = PLANE(x, t / P, 0) + h.high * x->stride[2];
+        T *to = PLANE(y, t / P, 0) + t % P * y->stride[2];
         for (int64_t q = 0; q < y->shape[3]; q++, to += y->stride[3]) {
             TAP w = TAP_OF(&g->axis[1], q);
-            if (!g->axis[0].linear) {
-                *to = low[w.low * xs];
-                continue;
-            }
-            T a = (1 - w.w) * low[w.low * xs] + w.w * low[w.high * xs];
-            T b = (1 - w.w) * high[w.low * xs] + w.w * high[w.high * xs];
-            *to = (1 - h.w) * a + h.w * b;
+            const T *a = low + w.low * x->stride[3], *b = low + w.high * x->stride[3];
+            const T *c = high + w.low * x->stride[3], *d = high + w.high * x->stride[3];
+            if (g->axis[0].linear)
+                for (int64_t k = 0; k < C; k++)
+                    to[k] = FN(blend)(h.w, w.w, a[k], b[k], c[k], d[k]);
+            else
+                for (int64_t k = 0; k < C; k++)
+                    to[k] = a[k];
         }
     }
 }
 
 /* Task: one channel of an image. */
-static void FN(resize_grad)(void *ctx, int64_t begin, int64_t end)
+static ISA void FN(resize_grad)(void *ctx, int64_t begin, int64_t end)
 {
     const job *g = ctx;
     const ct_view *x = g->x, *y = g->y;
-    const int64_t C = x->shape[1], xs = x->stride[3];
+    const int64_t C = x->shape[1], Q = y->shape[3], ys = y->stride[3];
+    FN(taps) w;
 
-    for (int64_t t = begin; t < end; t++) {
-        T *plane = PLANE(x, t / C, t % C);
-        if (!g->beta)
-            FN(clear_plane)(x, plane);
-        for (int64_t p = 0; p < y->shape[2]; p++) {
-            TAP h = TAP_OF(&g->axis[0], p);
-            T *low = plane + h.low * x->stride[2], *high = plane + h.high * x->stride[2];
-            const T *from = PLANE(y, t / C, t % C) + p * y->stride[2];
-            for (int64_t q = 0; q < y->shape[3]; q++, from += y->stride[3]) {
-                TAP w = TAP_OF(&g->axis[1], q);
-                if (!g->axis[0].linear) {
-                    low[w.low * xs] += *from;
-                    continue;
+    for (int64_t t = begin; t < end && !g->beta; t++)
+        FN(clear_plane)(x, PLANE(x, t / C, t % C));
+    for (int64_t q = 0; q < Q; q += COLUMNS) {
+        const int n = (int)CTI_MIN(COLUMNS, Q - q);
+        FN(taps_of)(&w, &g->axis[1], q, n, x->stride[3]);
+        for (int64_t t = begin; t < end; t++)
+            for (int64_t p = 0; p < y->shape[2]; p++) {
+                TAP h = TAP_OF(&g->axis[0], p);
+                T *a = PLANE(x, t / C, t % C) + h.low * x->stride[2];
+                T *b = PLANE(x, t / C, t % C) + h.high * x->stride[2];
+                const T *from = PLANE(y, t / C, t % C) + p * y->stride[2] + q * ys;
+                for (int i = 0; i < n; i++) {
+                    T dy = from[i * ys], up = (1 - h.w) * dy, down = h.w * dy;
+                    if (!g->axis[0].linear) {
+                        a[w.low[i]] += dy;
+                        continue;
+                    }
+                    a[w.low[i]] += (1 - w.w[i]) * up;
+                    a[w.high[i]] += w.w[i] * up;
+                    b[w.low[i]] += (1 - w.w[i]) * down;
+                    b[w.high[i]] += w.w[i] * down;
                 }
-                low[w.low * xs] += (1 - h.w) * (1 - w.w) * *from;
-                low[w.high * xs] += (1 - h.w) * w.w * *from;
-                high[w.low * xs] += h.w * (1 - w.w) * *from;
-                high[w.high * xs] += h.w * w.w * *from;
             }
-        }
     }
 }
 
@@ -121,5 +174,6 @@ static void FN(resize_grad)(void *ctx, int64_t begin, int64_t end)
 #undef TAP_OF
 #undef TAP
 #undef FN
+#undef ISA
 #undef T
 #undef S
