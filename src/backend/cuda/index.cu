@@ -148,11 +148,11 @@ __global__ void __launch_bounds__(CTI_BLOCK) rows_kernel(scatter a, int64_t chun
         math_t<T> sum = 0;
         if (there)
             locate(a.at, i, p);
-        for (int64_t j0 = 0; row != a.skip && j0 < a.n; j0 += CTI_BLOCK) {
+        for (int64_t j0 = 0; (row != a.skip || row == 0) && j0 < a.n; j0 += CTI_BLOCK) {
             int64_t j = j0 + threadIdx.x;
             int64_t k = j < a.n ? index[j * (a.step / (int64_t)sizeof(int64_t))] : a.skip;
             bool out = row == 0 && j < a.n && k != a.skip && !in_range(k, a.bound);
-            mine[threadIdx.x] = j < a.n && k == row;
+            mine[threadIdx.x] = k == row && k != a.skip && j < a.n;
             if (row == 0)
                 lost = __syncthreads_or(out) || lost;
             if (__syncthreads_or(mine[threadIdx.x]) && there)
