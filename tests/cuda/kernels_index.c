@@ -109,6 +109,10 @@ Test(cuda_index, scatter_add_of_rows)
         rows_case(&p, sums[t], 40, 3, 7, -1, true);
     }
     rows_case(&p, CT_F32, 600, 4, 5, -1, false);
+    rows_case(&p, CT_F32, 600, 700, 5, 3, true);
+    rows_case(&p, CT_F32, 300, 700, 1300, -1, false);
+    rows_case(&p, CT_BF16, 9, 50, 3, -1, true);
+    rows_case(&p, CT_I64, 40, 50, 3, 0, true);
     rows_case(&p, CT_F32, 600, 4, 5, 0, true);
     p.cuda->sms = 1;
     rows_case(&p, CT_F32, 20, 40, 300, -1, false);

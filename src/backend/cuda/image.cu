@@ -46,7 +46,7 @@ __device__ inline int64_t window_at(const windows &g, int axis, int64_t cell, in
 }
 
 template <class T>
-__global__ void __launch_bounds__(CTI_BLOCK) fold_kernel(windows g, T *x, const T *y)
+__global__ void __launch_bounds__(CTI_BLOCK, 2) fold_kernel(windows g, T *x, const T *y)
 {
     int64_t step = (int64_t)gridDim.x * blockDim.x;
     for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < g.numel; i += step) {
@@ -121,7 +121,7 @@ __device__ inline float share(const cti_tap_f32 &t, int64_t cell)
 }
 
 template <class T>
-__global__ void __launch_bounds__(CTI_BLOCK) resize_grad_kernel(resized g, T *x, const T *y)
+__global__ void __launch_bounds__(CTI_BLOCK, 2) resize_grad_kernel(resized g, T *x, const T *y)
 {
     int64_t step = (int64_t)gridDim.x * blockDim.x;
     for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < g.numel; i += step) {

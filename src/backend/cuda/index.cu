@@ -3,7 +3,7 @@
  *
  * Scatter: where the index differs from place to place a thread goes along dim for one place. Where it is one vector
  * for all places (rows of an embedding) a block owns a row of y, looks through the index a block at a time, and
- * adds what is meant for its row, a thread for each place. */
+ * adds what is meant for its row. */
 #include "backend/cuda/block.cuh"
 
 namespace cti
@@ -103,21 +103,21 @@ struct scatter {
 };
 
 template <class T> struct set_op {
-    __device__ void operator()(T *to, const T *v) const
+    __device__ void operator()(T *to, T v) const
     {
-        *to = *v;
+        *to = v;
     }
 };
 
 template <class T> struct sum_op {
-    __device__ void operator()(T *to, const T *v) const
+    __device__ void operator()(T *to, T v) const
     {
-        store(to, load(to) + load(v));
+        store(to, load(to) + load(&v));
     }
 };
 
 template <class T, class OP>
-__global__ void __launch_bounds__(CTI_BLOCK) scatter_kernel(scatter a, T value, bool one, OP op)
+__global__ void __launch_bounds__(CTI_BLOCK, 2) scatter_kernel(scatter a, T value, bool one, OP op)
 {
     int64_t step = (int64_t)gridDim.x * blockDim.x;
     for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < a.at.numel; i += step) {
@@ -128,47 +128,79 @@ __global__ void __launch_bounds__(CTI_BLOCK) scatter_kernel(scatter a, T value, 
             if (k == a.skip)
                 continue;
             if (in_range(k, a.bound))
-                op((T *)(p[0] + k * a.y_step), one ? &value : (const T *)(p[1] + j * a.src_step));
+                op((T *)(p[0] + k * a.y_step), one ? value : *(const T *)(p[1] + j * a.src_step));
             else if (a.bad)
                 memcpy(p[0], &a.bad, sizeof(T));
         }
     }
 }
 
-/* One index for all places; `chunks` blocks' worth of places. */
-template <class T>
-__global__ void __launch_bounds__(CTI_BLOCK) rows_kernel(scatter a, int64_t chunks)
+/* What a block that owns `row` does with element j of the index. One that is out of range belongs to row 0, which it
+ * makes NaN. */
+enum { PASS, SUM, SPOIL };
+
+__device__ inline int meant_for(const scatter &a, const int64_t *index, int64_t j, int64_t row)
 {
-    CTI_SHARED(int, mine, CTI_BLOCK);
+    int64_t k = j < a.n ? index[j] : a.skip;
+    if (j >= a.n || k == a.skip)
+        return PASS;
+    if (in_range(k, a.bound))
+        return k == row ? SUM : PASS;
+    return row == 0 ? SPOIL : PASS;
+}
+
+enum { PLACES = 4 }; /* of a thread */
+
+/* One index (dense) for all places; `chunks` blocks' worth of places. The rows are all there are (`by_row`), or
+ * those that the index names, each owned by the first element that does. */
+template <class T>
+__global__ void __launch_bounds__(CTI_BLOCK, 2) rows_kernel(scatter a, bool by_row, int64_t chunks)
+{
+    CTI_SHARED(int, what, CTI_BLOCK);
     const int64_t *index = (const int64_t *)a.at.data[2];
-    for (int64_t work = blockIdx.x; work < a.bound * chunks; work += gridDim.x) {
-        int64_t row = quotient(work, chunks), i = (work - row * chunks) * CTI_BLOCK + threadIdx.x;
-        bool there = i < a.at.numel, met = false, lost = false;
-        char *p[3] = {nullptr, nullptr, nullptr};
-        math_t<T> sum = 0;
-        if (there)
-            locate(a.at, i, p);
-        for (int64_t j0 = 0; (row != a.skip || row == 0) && j0 < a.n; j0 += CTI_BLOCK) {
-            int64_t j = j0 + threadIdx.x;
-            int64_t k = j < a.n ? index[j * (a.step / (int64_t)sizeof(int64_t))] : a.skip;
-            bool out = row == 0 && j < a.n && k != a.skip && !in_range(k, a.bound);
-            mine[threadIdx.x] = k == row && k != a.skip && j < a.n;
-            if (row == 0)
-                lost = __syncthreads_or(out) || lost;
-            if (__syncthreads_or(mine[threadIdx.x]) && there)
-                for (int t = 0; t < CTI_BLOCK; t++)
-                    if (mine[t]) {
-                        sum += load((const T *)(p[1] + (j0 + t) * a.src_step));
-                        met = true;
-                    }
+    int64_t items = by_row ? a.bound : a.n;
+    for (int64_t work = blockIdx.x; work < items * chunks; work += gridDim.x) {
+        int64_t item = quotient(work, chunks), row = item;
+        int64_t i0 = (work - item * chunks) * CTI_BLOCK * PLACES + threadIdx.x;
+        math_t<T> sum[PLACES] = {};
+        int64_t at[PLACES];
+        bool met = false, spoilt = false, owned = true;
+        if (!by_row) {
+            int64_t k = index[item];
+            row = in_range(k, a.bound) ? k : 0;
+            owned = k != a.skip;
+        }
+#pragma unroll
+        for (int e = 0; e < PLACES; e++)
+            at[e] = i0 + e * CTI_BLOCK < a.at.numel ? offset(a.at, 1, i0 + e * CTI_BLOCK) : -1;
+        for (int64_t j0 = 0; owned && j0 < a.n; j0 += CTI_BLOCK) {
+            int mine = meant_for(a, index, j0 + threadIdx.x, row);
+            what[threadIdx.x] = mine;
+            if (!by_row && j0 < item && __syncthreads_or(mine && j0 + threadIdx.x < item)) {
+                owned = false;
+                break;
+            }
+            if (__syncthreads_or(mine))
+                for (int t = 0; t < CTI_BLOCK; t++) {
+                    int it = what[t];
+                    spoilt = spoilt || it == SPOIL;
+                    met = met || it == SUM;
+                    const char *src = a.at.data[1] + (j0 + t) * a.src_step;
+#pragma unroll
+                    for (int e = 0; it == SUM && e < PLACES; e++)
+                        if (at[e] >= 0)
+                            sum[e] += load((const T *)(src + at[e]));
+                }
             __syncthreads();
         }
-        if (there && (met || lost)) {
-            T *to = (T *)(p[0] + row * a.y_step);
-            if (lost && a.bad)
+        for (int e = 0; e < PLACES && owned && (met || spoilt); e++) {
+            if (at[e] < 0)
+                continue;
+            T *to = (T *)(a.at.data[0] + row * a.y_step + offset(a.at, 0, i0 + e * CTI_BLOCK));
+            if (spoilt && a.bad)
                 memcpy((void *)to, &a.bad, sizeof(T));
             else if (met)
-                store(to, load(to) + sum);
+                store(to, load(to) + sum[e]);
         }
     }
 }
@@ -202,16 +234,17 @@ static int run_scatter(ct_stream *s, const scatter &r, T value, bool one, OP op)
 
 template <class T> static int run_add(ct_stream *s, const scatter &r, T value, bool one)
 {
-    bool rows = !one && r.at.numel > 1;
+    bool rows = !one && r.at.numel > 1 && r.step == (int64_t)sizeof(int64_t);
     for (int d = 0; d < r.at.ndim; d++)
         rows = rows && (r.at.stride[2][d] == 0 || r.at.shape[d] == 1);
     if (!rows)
         return run_scatter<T>(s, r, value, one, sum_op<T>());
-    int64_t chunks = div_up(r.at.numel, CTI_BLOCK), most = (int64_t)s->sms * 16;
-    int64_t work = r.bound * chunks;
+    int64_t chunks = div_up(r.at.numel, CTI_BLOCK * PLACES), most = (int64_t)s->sms * 16;
+    bool by_row = r.bound <= r.n;
+    int64_t work = (by_row ? r.bound : r.n) * chunks;
     return cti_cuda_check(s,
                           CTI_LAUNCH((rows_kernel<T>), (unsigned)(work < most ? work : most),
-                                     CTI_BLOCK, 0, s->compute, r, chunks),
+                                     CTI_BLOCK, 0, s->compute, r, by_row, chunks),
                           "scatter");
 }
 
