@@ -120,8 +120,41 @@ ct_tensor *ct_mean(ct_tensor *x, const int *dims, int n_dims, bool keepdim);
 /* Largest (smallest); ties share the gradient evenly; NaN wins. torch.amax, amin. */
 ct_tensor *ct_amax(ct_tensor *x, const int *dims, int n_dims, bool keepdim);
 ct_tensor *ct_amin(ct_tensor *x, const int *dims, int n_dims, bool keepdim);
-/* i64 index of the first largest along dim; no gradient. */
+/* i64 index of the first largest (smallest) along dim; no gradient. NaN is taken first. */
 ct_tensor *ct_argmax(ct_tensor *x, int dim, bool keepdim);
+ct_tensor *ct_argmin(ct_tensor *x, int dim, bool keepdim);
+/* Along dim: the element and its i64 place, the first of ties, which alone gets the gradient. Each returns 0 or the
+ * error; `values` or `indices` may be NULL. */
+int ct_max(ct_tensor *x, int dim, bool keepdim, ct_tensor **values, ct_tensor **indices);
+int ct_min(ct_tensor *x, int dim, bool keepdim, ct_tensor **values, ct_tensor **indices);
+int ct_median(ct_tensor *x, int dim, bool keepdim, ct_tensor **values,
+              ct_tensor **indices);     /* the lower one */
+ct_tensor *ct_median_all(ct_tensor *x); /* ties share the gradient */
+/* Stable, NaN last (descending: first). topk's elements are in order; k at most what there are. */
+int ct_sort(ct_tensor *x, int dim, bool descending, ct_tensor **values, ct_tensor **indices);
+int ct_topk(ct_tensor *x, int64_t k, int dim, bool largest, ct_tensor **values,
+            ct_tensor **indices);
+ct_tensor *ct_argsort(ct_tensor *x, int dim, bool descending);
+ct_tensor *ct_cumsum(ct_tensor *x, int dim);
+ct_tensor *ct_cumprod(ct_tensor *x, int dim); /* its gradient takes n^2 memory for rows of n */
+ct_tensor *ct_prod(ct_tensor *x, int dim, bool keepdim);
+ct_tensor *ct_prod_all(ct_tensor *x);
+/* By n - correction (1: unbiased); NaN where that is not above 0. std's gradient is 0 where it is 0. */
+ct_tensor *ct_var(ct_tensor *x, const int *dims, int n_dims, double correction, bool keepdim);
+ct_tensor *ct_std(ct_tensor *x, const int *dims, int n_dims, double correction, bool keepdim);
+int ct_var_mean(ct_tensor *x, const int *dims, int n_dims, double correction, bool keepdim,
+                ct_tensor **var, ct_tensor **mean);
+/* torch.linalg.vector_norm; p 0, +-INFINITY or any other number. The gradient is 0 where the norm is 0. */
+ct_tensor *ct_norm(ct_tensor *x, double p, const int *dims, int n_dims, bool keepdim);
+ct_tensor *ct_normalize(ct_tensor *x, double p, int dim,
+                        double eps); /* x / max(norm, eps): 2, 1, 1e-12 */
+ct_tensor *ct_cosine_similarity(ct_tensor *a, ct_tensor *b, int dim, double eps); /* 1, 1e-8 */
+ct_tensor *ct_logsumexp(ct_tensor *x, const int *dims, int n_dims, bool keepdim);
+ct_tensor *ct_softmin(ct_tensor *x, int dim);
+/* Of any dtype, no gradient. */
+ct_tensor *ct_any(ct_tensor *x, const int *dims, int n_dims, bool keepdim);
+ct_tensor *ct_all(ct_tensor *x, const int *dims, int n_dims, bool keepdim);
+ct_tensor *ct_count_nonzero(ct_tensor *x, const int *dims, int n_dims, bool keepdim); /* i64 */
 
 /* ---- shapes ---- Views where strides allow, sharing storage and version. All dtypes. */
 ct_tensor *ct_reshape(ct_tensor *x, int ndim, const int64_t *shape); /* one size may be -1 */

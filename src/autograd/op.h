@@ -244,6 +244,14 @@ int cti_sum_into(cti_node *n, const ct_view *dx, int beta, const ct_view *src, d
 /* dx = beta * dx + a * b, a and b of one shape, summed likewise. */
 int cti_mul_into(cti_node *n, const ct_view *dx, int beta, const ct_view *a, const ct_view *b);
 
+/* movedim.c: x with dim last and row-major, for kernels that work along rows, and back. NULL: recorded. */
+ct_tensor *cti_rows_of(ct_tensor *x, int dim);
+ct_tensor *cti_rows_back(ct_tensor *y, int dim);
+/* var.c: the square root, with gradient 0 at 0. */
+ct_tensor *cti_root(ct_tensor *x);
+/* cumprod.c: for each element of a row the product of all others of the row. */
+ct_tensor *cti_products_without(ct_tensor *x);
+
 /* Reductions over dimensions: the attr of sum, mean and amax (sum.c). */
 typedef struct cti_reduction {
     ct_reduce fn;

@@ -243,6 +243,8 @@ typedef struct ct_k_ew {
 /* ---- reductions ---- y has x's ndim, with 1 in the reduced dimensions. */
 typedef enum ct_reduce { CT_RED_SUM, CT_RED_MAX, CT_RED_MIN, CT_RED_COUNT } ct_reduce;
 
+typedef enum ct_scan { CT_SCAN_SUM, CT_SCAN_PROD } ct_scan;
+
 typedef struct ct_k_reduce {
     /* Scratch that `reduce` needs, in bytes. */
     size_t (*workspace)(ct_stream *s, ct_reduce op, const ct_view *y, const ct_view *x);
@@ -253,6 +255,14 @@ typedef struct ct_k_reduce {
                   double scale, void *workspace);
     /* y (i64) = index of the largest along `dim` (1 there in y); the first of ties; NaN is largest. */
     int (*argmax)(ct_stream *s, const ct_view *y, const ct_view *x, int dim);
+    /* Along rows: x and y row-major of one shape and dtype; f32, f64 (bf16, f16 where they are). Sums of f32 are kept in
+     * more precision. */
+    int (*scan)(ct_stream *s, ct_scan fn, const ct_view *y, const ct_view *x);
+    /* Each row of x (row-major) in rising or falling order into y, and where each stood (i64) into index; equal elements
+     * keep their order; NaN is largest. workspace: 8 bytes an element on a device that asks for it (sort_workspace). */
+    size_t (*sort_workspace)(ct_stream *s, const ct_view *x);
+    int (*sort)(ct_stream *s, const ct_view *y, const ct_view *index, const ct_view *x,
+                bool descending, void *workspace);
 } ct_k_reduce;
 
 /* ---- matmul ---- */
@@ -410,13 +420,14 @@ typedef struct ct_k_index {
 /* ---- images ---- [N,C,H,W], any strides. */
 typedef struct ct_unfold_args {
     ct_view x; /* [N,C,H,W] */
-    ct_view y; /* [N, C R S, P Q]: the windows of x (R x S cells, P x Q of them) as columns, 0 in the padding */
+    ct_view
+        y; /* [N, C R S, P Q]: the windows of x (R x S cells, P x Q of them) as columns, 0 in the padding */
     int64_t kernel[2], stride[2], pad[2], dilation[2];
     int64_t out[2]; /* P, Q */
 } ct_unfold_args;
 
 typedef struct ct_resize_args {
-    ct_view x, y; /* of one N and C */
+    ct_view x, y;   /* of one N and C */
     double step[2]; /* cells of x for one of y: height, width */
     bool linear, align_corners;
 } ct_resize_args;

@@ -42,6 +42,14 @@ def over(fn, x, a):
     return fn(x, dim=dims, keepdim=bool(a[0]))
 
 
+def over_any(what, x, a):
+    if what == 2:
+        return torch.count_nonzero(x, ints(a, 3, a[2]) or None)
+    if not a[2]:
+        return [torch.any, torch.all][what](x)
+    return [torch.any, torch.all][what](x, int(a[3]), keepdim=bool(a[1]))
+
+
 def cross_entropy(i, a):
     return F.cross_entropy(i[0], i[1], weight=i[2], ignore_index=int(a[2]), label_smoothing=a[1],
                            reduction=REDUCTIONS[int(a[0])])
@@ -238,6 +246,23 @@ OPS = {
     "mean": lambda i, a: over(torch.mean, i[0], a),
     "amax": lambda i, a: over(torch.amin if a[5] else torch.amax, i[0], a),
     "argmax": lambda i, a: i[0].argmax(int(a[0]), keepdim=bool(a[1])),
+    "max": lambda i, a: i[0].argmin(int(a[1]), keepdim=bool(a[2])) if a[0] == 4 else
+    (torch.min if a[0] % 2 else torch.max)(i[0], int(a[1]), keepdim=bool(a[2]))[int(a[0] >= 2)],
+    "median": lambda i, a: torch.median(i[0], int(a[1]), keepdim=bool(a[2]))[int(a[0]) - 1] if a[0] else
+    torch.median(i[0]),
+    "sort": lambda i, a: (torch.sort(i[0], dim=int(a[1]), descending=bool(a[2]), stable=True) if a[0] < 2 else
+                          torch.topk(i[0], int(a[3]), int(a[1]), largest=bool(a[2])))[int(a[0]) % 2],
+    "cumsum": lambda i, a: i[0].cumsum(int(a[0])),
+    "cumprod": lambda i, a: i[0].cumprod(int(a[0])),
+    "prod": lambda i, a: i[0].prod() if a[0] else i[0].prod(int(a[1]), keepdim=bool(a[2])),
+    "var": lambda i, a: (torch.std if a[0] else torch.var)(
+        i[0], dim=ints(a, 4, a[3]) or list(range(i[0].dim())), correction=int(a[1]), keepdim=bool(a[2])),
+    "norm": lambda i, a: [
+        lambda: torch.linalg.vector_norm(i[0], a[1] * (float("inf") if abs(a[1]) == 999 else 1), dim=ints(a, 4, a[3]) or None, keepdim=bool(a[2])),
+        lambda: F.normalize(i[0], a[1], int(a[3])), lambda: F.cosine_similarity(i[0], i[1], int(a[3]))][int(a[0])](),
+    "logsumexp": lambda i, a: F.softmin(i[0], int(a[2])) if a[0] else
+    torch.logsumexp(i[0], ints(a, 3, a[2]), keepdim=bool(a[1])),
+    "any": lambda i, a: over_any(int(a[0]), i[0], a),
     "reshape": reshape,
     "permute": permute,
     "expand": lambda i, a: i[0].expand(ints(a, 1, a[0])),

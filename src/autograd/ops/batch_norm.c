@@ -151,9 +151,11 @@ static ct_tensor *per_channel(ct_tensor *v, int ndim)
 static int vjp(cti_node *n, ct_tensor *const *dy, ct_tensor **dx)
 {
     const attrs *a = cti_attr(n);
-    ct_tensor *x = cti_saved_tensor(n, SAVE_X),
-              *w = per_channel(cti_saved_tensor(n, SAVE_WEIGHT), ct_tensor_ndim(x));
+    ct_tensor *x = cti_saved_tensor(n, SAVE_X);
+    if (!x)
+        return cti_pending(n);
     int dims[CT_MAX_DIMS], nd = 0, ndim = ct_tensor_ndim(x);
+    ct_tensor *w = per_channel(cti_saved_tensor(n, SAVE_WEIGHT), ndim);
     ct_dtype dtype = ct_tensor_dtype(x);
     for (int i = 0; i < ndim; i++)
         if (i != 1)

@@ -61,3 +61,19 @@ ct_tensor *ct_swapdims(ct_tensor *x, int dim0, int dim1)
 {
     return ct_transpose(x, dim0, dim1);
 }
+
+/* dim is checked by the op that gets the rows where x is a scalar. */
+ct_tensor *cti_rows_of(ct_tensor *x, int dim)
+{
+    if (!x || ct_tensor_ndim(x) < 2)
+        return x && ct_tensor_ndim(x) == 0 ? ct_unsqueeze(x, dim) :
+               x && dim != 0 && dim != -1  ? ct_transpose(x, dim, dim) :
+               x                           ? ct_contiguous(x) :
+                                             NULL;
+    return ct_contiguous(ct_transpose(x, dim, -1));
+}
+
+ct_tensor *cti_rows_back(ct_tensor *y, int dim)
+{
+    return y && ct_tensor_ndim(y) > 1 ? ct_transpose(y, dim, -1) : cti_itself(y);
+}

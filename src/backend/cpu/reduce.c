@@ -8,6 +8,7 @@
  * is the same for any number of threads. */
 #include "backend/cpu/copy.h"
 #include "backend/cpu/loop.h"
+#include "backend/cpu/rows.h"
 
 typedef union acc {
     double f;
@@ -485,4 +486,7 @@ const ct_k_reduce cti_cpu_reduce = {
     .workspace = reduce_workspace,
     .reduce = reduce,
     .argmax = argmax,
+    .scan = cti_cpu_scan,
+    .sort_workspace = cti_cpu_sort_workspace,
+    .sort = cti_cpu_sort,
 };

@@ -24,6 +24,9 @@ static const ct_k_reduce reduce = {
     .workspace = cti_cuda_reduce_workspace,
     .reduce = cti_cuda_reduce,
     .argmax = cti_cuda_argmax,
+    .scan = cti_cuda_scan,
+    .sort_workspace = cti_cuda_sort_workspace,
+    .sort = cti_cuda_sort,
 };
 
 static const ct_k_matmul matmul = {

@@ -61,6 +61,10 @@ static inline unsigned cti_blocks(const ct_stream *s, int64_t n)
 /* copy.cu, ew.cu */
 int cti_cuda_copy(ct_stream *s, const ct_view *dst, const ct_view *src);
 int cti_cuda_fill(ct_stream *s, const ct_view *dst, double value);
+int cti_cuda_scan(ct_stream *s, ct_scan fn, const ct_view *y, const ct_view *x);
+size_t cti_cuda_sort_workspace(ct_stream *s, const ct_view *x);
+int cti_cuda_sort(ct_stream *s, const ct_view *y, const ct_view *index, const ct_view *x,
+                  bool descending, void *workspace);
 int cti_cuda_math(ct_stream *s, ct_math fn, double a, double b, const ct_view *y, const ct_view *x);
 int cti_cuda_math_grad(ct_stream *s, ct_math fn, double a, double b, const ct_view *dx, int beta,
                        const ct_view *dy, const ct_view *x, const ct_view *y);
