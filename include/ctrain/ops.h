@@ -277,6 +277,10 @@ ct_tensor *ct_sub_(ct_tensor *a, ct_tensor *b);
 ct_tensor *ct_mul_(ct_tensor *a, ct_tensor *b);
 ct_tensor *ct_div_(ct_tensor *a, ct_tensor *b);
 ct_tensor *ct_copy_(ct_tensor *x, ct_tensor *src); /* src broadcasts, of any dtype */
+ct_tensor *ct_scatter_(ct_tensor *x, int dim, ct_tensor *index, ct_tensor *src);
+ct_tensor *ct_scatter_add_(ct_tensor *x, int dim, ct_tensor *index, ct_tensor *src);
+ct_tensor *ct_index_add_(ct_tensor *x, int dim, ct_tensor *index, ct_tensor *src, double alpha);
+ct_tensor *ct_index_copy_(ct_tensor *x, int dim, ct_tensor *index, ct_tensor *src);
 
 /* ---- products ---- */
 /* torch.matmul: vectors, matrices, batches with broadcasting. */

@@ -286,6 +286,7 @@ void cti_report_index(ct_ctx *ctx, const ct_op *op, const int64_t found[3], int6
 int cti_check_indices(cti_node *n, const ct_view *index, int64_t bound, int dim);
 int cti_check_index_dtype(cti_node *n, int i);
 ct_view cti_at_least_1d(const ct_view *v);
+int cti_start_as(cti_node *n, int i); /* y starts as a copy of input i, or is it (in place) */
 int cti_scatter_into(cti_node *n, const ct_view *y, const ct_view *src, int dim,
                      const ct_view *index, bool add, int64_t skip);
 /* index_select.c: a vector of indices as an index of y's shape along dim. */
@@ -306,6 +307,8 @@ int cti_scatter_forward(cti_node *n);
 int cti_scatter_vjp(cti_node *n, ct_tensor *const *dy, ct_tensor **dx);
 ct_tensor *cti_apply_scatter(const ct_op *op, ct_tensor *x, ct_tensor *index, ct_tensor *src,
                              int dim, bool add);
+ct_tensor *cti_apply_scatter_(const ct_op *op, ct_tensor *x, ct_tensor *index, ct_tensor *src,
+                              int dim, bool add); /* in place */
 /* embedding.c: padding_idx as a row of weight, or -1 for none; false with the error recorded. */
 bool cti_padding_row(const ct_op *op, ct_tensor *weight, int64_t *padding);
 /* tril.c, for triu. */

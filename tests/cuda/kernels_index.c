@@ -111,6 +111,7 @@ Test(cuda_index, scatter_add_of_rows)
     rows_case(&p, CT_F32, 600, 4, 5, -1, false);
     rows_case(&p, CT_F32, 600, 700, 5, 3, true);
     rows_case(&p, CT_F32, 300, 700, 1300, -1, false);
+    rows_case(&p, CT_F32, 1100, 40, 1, -1, true);
     rows_case(&p, CT_BF16, 9, 50, 3, -1, true);
     rows_case(&p, CT_I64, 40, 50, 3, 0, true);
     rows_case(&p, CT_F32, 600, 4, 5, 0, true);

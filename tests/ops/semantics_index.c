@@ -113,6 +113,35 @@ Test(indices, scatter_gives_what_it_did_not_take_of_src_no_gradient)
     ct_tensor_release(index);
 }
 
+Test(indices, in_place_forms_change_x_raise_its_version_and_keep_the_gradient)
+{
+    static ct_tensor *(*const fns[])(ct_tensor *, int, ct_tensor *,
+                                     ct_tensor *) = {ct_scatter_, ct_scatter_add_, ct_index_copy_};
+    static const double want[][3] = {{1, 7, 3}, {1, 9, 3}, {1, 7, 3}, {1, 16, 3}};
+    ct_tensor *index = ts_vec(sem_ctx, CT_I64, 1, (double[]){1});
+    for (int i = 0; i < 4; i++) {
+        ct_tensor *x = ts_param(sem_ctx, ts_vec(sem_ctx, CT_F64, 3, (double[]){1, 2, 3}));
+        ct_tensor *src = ts_param(sem_ctx, ts_vec(sem_ctx, CT_F64, 1, (double[]){7}));
+        ct_scope_begin(sem_ctx, CT_SCOPE_PLAIN);
+        ct_tensor *t = ct_affine(x, 1, 0);
+        uint64_t version = ct_tensor_version(t);
+        ct_tensor *y = i < 3 ? fns[i](t, 0, index, src) : ct_index_add_(t, 0, index, src, 2);
+        cr_expect_eq(y, t);
+        cr_expect_eq(ct_tensor_version(t), version + 1);
+        ts_expect_values("y", sem_ctx, t, 3, want[i], TS_EXACT);
+        cr_expect(!ct_backward(sem_ctx, t, sem_counting(3), CT_BACKWARD_DEFAULT));
+        bool adds = i % 2;
+        ts_expect_values("dx", sem_ctx, ct_tensor_grad(x), 3, (double[]){1, adds ? 2 : 0, 3},
+                         TS_EXACT);
+        ts_expect_values("dsrc", sem_ctx, ct_tensor_grad(src), 1, (double[]){i < 3 ? 2 : 4},
+                         TS_EXACT);
+        ct_scope_end(sem_ctx);
+        ct_tensor_release(x);
+        ct_tensor_release(src);
+    }
+    ct_tensor_release(index);
+}
+
 /* ---- indices out of range ---- On the CPU told at once; on CUDA floats are NaN, and it is told by the read. */
 
 static void expect_bad(ct_ctx *ctx, ct_tensor *y, const char *op, const char *value,

@@ -36,7 +36,7 @@ int cti_index_add_run(cti_node *n, bool add)
     const int dim = *(const int *)cti_attr(n);
     const ct_view *y = cti_y(n, 0), *src = cti_x(n, IN_SRC);
     ct_view index = cti_index_along(cti_x(n, IN_INDEX), src, dim);
-    int rc = cti_be(n)->ew->copy(cti_stream(n), y, cti_x(n, IN_X));
+    int rc = cti_start_as(n, IN_X);
     rc = rc ? rc : cti_check_indices(n, cti_x(n, IN_INDEX), y->shape[dim], dim);
     if (rc)
         return rc;
@@ -98,11 +98,27 @@ const ct_op cti_op_index_add = {.name = "index_add",
                                 CT_CASES(cases),
                                 .call = call};
 
+/* Operands with an index of i64 and src scaled; false: one of them failed. */
+static bool operands(ct_tensor *x, ct_tensor *index, ct_tensor *src, double alpha, ct_tensor **in)
+{
+    in[0] = x;
+    in[1] = cti_index_i64(index);
+    in[2] = alpha == 1 || !src ? src : ct_affine(src, alpha, 0);
+    return (in[1] || !index) && (in[2] || !src);
+}
+
 ct_tensor *ct_index_add(ct_tensor *x, int dim, ct_tensor *index, ct_tensor *src, double alpha)
 {
-    ct_tensor *in[3] = {x, cti_index_i64(index),
-                        alpha == 1 || !src ? src : ct_affine(src, alpha, 0)};
-    if ((index && !in[1]) || (src && !in[2]))
-        return NULL;
-    return cti_apply(&cti_op_index_add, &dim, sizeof dim, 3, in);
+    ct_tensor *in[3];
+    return operands(x, index, src, alpha, in) ?
+               cti_apply(&cti_op_index_add, &dim, sizeof dim, 3, in) :
+               NULL;
+}
+
+ct_tensor *ct_index_add_(ct_tensor *x, int dim, ct_tensor *index, ct_tensor *src, double alpha)
+{
+    ct_tensor *in[3];
+    return operands(x, index, src, alpha, in) ?
+               cti_apply_inplace(&cti_op_index_add, &dim, sizeof dim, 3, in) :
+               NULL;
 }

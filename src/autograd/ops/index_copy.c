@@ -57,3 +57,9 @@ ct_tensor *ct_index_copy(ct_tensor *x, int dim, ct_tensor *index, ct_tensor *src
     ct_tensor *in[3] = {x, cti_index_i64(index), src};
     return index && !in[1] ? NULL : cti_apply(&cti_op_index_copy, &dim, sizeof dim, 3, in);
 }
+
+ct_tensor *ct_index_copy_(ct_tensor *x, int dim, ct_tensor *index, ct_tensor *src)
+{
+    ct_tensor *in[3] = {x, cti_index_i64(index), src};
+    return index && !in[1] ? NULL : cti_apply_inplace(&cti_op_index_copy, &dim, sizeof dim, 3, in);
+}

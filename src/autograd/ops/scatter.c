@@ -38,7 +38,7 @@ int cti_scatter_forward(cti_node *n)
 {
     const cti_scatter_attrs *a = cti_attr(n);
     const ct_view *y = cti_y(n, 0), *index = cti_x(n, IN_INDEX), *src = cti_x(n, IN_SRC);
-    int rc = cti_be(n)->ew->copy(cti_stream(n), y, cti_x(n, IN_X));
+    int rc = cti_start_as(n, IN_X);
     rc = rc ? rc : cti_check_indices(n, index, y->ndim ? y->shape[a->dim] : 1, a->dim);
     if (rc)
         return rc;
@@ -130,6 +130,15 @@ ct_tensor *cti_apply_scatter(const ct_op *op, ct_tensor *x, ct_tensor *index, ct
                  cti_raise(cti_ctx_of(3, in), op, CT_EINVAL, "input 2 is NULL");
 }
 
+ct_tensor *cti_apply_scatter_(const ct_op *op, ct_tensor *x, ct_tensor *index, ct_tensor *src,
+                              int dim, bool add)
+{
+    cti_scatter_attrs a = {.dim = dim, .add = add};
+    ct_tensor *in[3] = {x, index, src};
+    return src ? cti_apply_inplace(op, &a, sizeof a, 3, in) :
+                 cti_raise(cti_ctx_of(3, in), op, CT_EINVAL, "input 2 is NULL");
+}
+
 ct_tensor *ct_scatter(ct_tensor *x, int dim, ct_tensor *index, ct_tensor *src)
 {
     return cti_apply_scatter(&cti_op_scatter, x, index, src, dim, false);
@@ -140,4 +149,9 @@ ct_tensor *ct_scatter_value(ct_tensor *x, int dim, ct_tensor *index, double valu
     cti_scatter_attrs a = {.dim = dim, .value = value};
     ct_tensor *in[3] = {x, index, NULL};
     return cti_apply(&cti_op_scatter, &a, sizeof a, 3, in);
+}
+
+ct_tensor *ct_scatter_(ct_tensor *x, int dim, ct_tensor *index, ct_tensor *src)
+{
+    return cti_apply_scatter_(&cti_op_scatter, x, index, src, dim, false);
 }

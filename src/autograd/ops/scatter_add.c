@@ -41,3 +41,8 @@ ct_tensor *ct_scatter_add(ct_tensor *x, int dim, ct_tensor *index, ct_tensor *sr
 {
     return cti_apply_scatter(&cti_op_scatter_add, x, index, src, dim, true);
 }
+
+ct_tensor *ct_scatter_add_(ct_tensor *x, int dim, ct_tensor *index, ct_tensor *src)
+{
+    return cti_apply_scatter_(&cti_op_scatter_add, x, index, src, dim, true);
+}

@@ -234,7 +234,7 @@ static int run_scatter(ct_stream *s, const scatter &r, T value, bool one, OP op)
 
 template <class T> static int run_add(ct_stream *s, const scatter &r, T value, bool one)
 {
-    bool rows = !one && r.at.numel > 1 && r.step == (int64_t)sizeof(int64_t);
+    bool rows = !one && (r.at.numel > 1 || r.n > 1024) && r.step == (int64_t)sizeof(int64_t);
     for (int d = 0; d < r.at.ndim; d++)
         rows = rows && (r.at.stride[2][d] == 0 || r.at.shape[d] == 1);
     if (!rows)
