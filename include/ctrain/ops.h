@@ -258,6 +258,7 @@ typedef struct ct_embedding_bag_opts {
     ct_bag_mode mode;
     ct_tensor *per_sample_weights; /* ids' shape, weight's dtype, sum alone; or NULL */
     int64_t padding_idx;           /* these ids don't count; CT_NO_PADDING */
+    bool include_last_offset; /* offsets [B+1]: with the end of the last bag; ids behind it do not count */
 } ct_embedding_bag_opts;
 ct_embedding_bag_opts ct_embedding_bag_defaults(ct_bag_mode mode);
 /* The rows of weight [V,D] joined for each bag of ids: [B,L] (offsets NULL), or [n] with offsets [B], where the bags

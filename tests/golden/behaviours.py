@@ -187,6 +187,9 @@ def indices():
     for mode in ("sum", "mean", "max"):
         record(f"bag_{mode}", bags, lambda x, m=mode: F.embedding_bag(
             i64([0, 2, 2, 3, 1]), x, i64([0, 3, 3, 4]), mode=m), count[:8].reshape(4, 2))
+        record(f"bag_{mode}_last", bags, lambda x, m=mode: F.embedding_bag(
+            i64([0, 2, 2, 3, 1]), x, i64([0, 3, 3, 5]), mode=m, include_last_offset=True,
+            padding_idx=2), count[:6].reshape(3, 2))
         record(f"bag_{mode}_padding", bags, lambda x, m=mode: F.embedding_bag(
             i64([[0, 1, 2], [1, 1, 1]]), x, mode=m, padding_idx=1), count[:4].reshape(2, 2))
     x = f64(0, 1, 4).reshape(1, 1, 1, 3)

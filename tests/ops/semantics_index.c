@@ -32,6 +32,7 @@ Test(indices, embedding_bag_of_nothing_is_0_padding_does_not_count_and_the_first
     static const char *const modes[] = {"sum", "mean", "max"};
     ct_tensor *ids = ts_vec(sem_ctx, CT_I64, 5, (double[]){0, 2, 2, 3, 1});
     ct_tensor *offsets = ts_vec(sem_ctx, CT_I64, 4, (double[]){0, 3, 3, 4});
+    ct_tensor *ends = ts_vec(sem_ctx, CT_I64, 4, (double[]){0, 3, 3, 5});
     ct_tensor *padded = ts_mat(sem_ctx, CT_I64, 2, 3, (double[]){0, 1, 2, 1, 1, 1});
     for (int m = 0; m < 3; m++) {
         char name[64];
@@ -39,6 +40,12 @@ Test(indices, embedding_bag_of_nothing_is_0_padding_does_not_count_and_the_first
         snprintf(name, sizeof(name), "bag_%s", modes[m]);
         ct_tensor *x = sem_x(name);
         expect(name, x, ct_embedding_bag(x, ids, offsets, o));
+        snprintf(name, sizeof(name), "bag_%s_last", modes[m]);
+        o.include_last_offset = true;
+        o.padding_idx = 2;
+        x = sem_x(name);
+        expect(name, x, ct_embedding_bag(x, ids, ends, o));
+        o.include_last_offset = false;
         snprintf(name, sizeof(name), "bag_%s_padding", modes[m]);
         o.padding_idx = 1;
         x = sem_x(name);
@@ -47,6 +54,30 @@ Test(indices, embedding_bag_of_nothing_is_0_padding_does_not_count_and_the_first
     ct_tensor_release(ids);
     ct_tensor_release(offsets);
     ct_tensor_release(padded);
+    ct_tensor_release(ends);
+}
+
+/* PyTorch leaves open what becomes of them. */
+Test(indices, embedding_bag_leaves_out_ids_behind_the_last_offset_and_all_where_there_is_no_bag)
+{
+    ct_tensor *w = ts_mat(sem_ctx, CT_F64, 3, 1, (double[]){1, 2, 4});
+    ct_tensor *ids = ts_vec(sem_ctx, CT_I64, 4, (double[]){0, 1, 2, 2});
+    ct_tensor *ends = ts_vec(sem_ctx, CT_I64, 3, (double[]){0, 1, 3});
+    ct_tensor *none = ts_vec(sem_ctx, CT_I64, 0, (double[]){0});
+    for (int m = 0; m < 3; m++) {
+        ct_embedding_bag_opts o = ct_embedding_bag_defaults((ct_bag_mode)m);
+        cr_expect_eq(ct_tensor_numel(ct_embedding_bag(w, ids, none, o)), 0);
+        o.include_last_offset = true;
+        ts_expect_values("bags", sem_ctx, ct_embedding_bag(w, ids, ends, o), 2,
+                         (double[]){1, m == 0 ? 6 :
+                                       m == 1 ? 3 :
+                                                4},
+                         TS_EXACT);
+    }
+    ct_tensor_release(w);
+    ct_tensor_release(ids);
+    ct_tensor_release(ends);
+    ct_tensor_release(none);
 }
 
 static void resize(const char *name, ct_interpolate_opts o)
@@ -274,6 +305,9 @@ Test(indices, shapes_dims_and_dtypes_that_do_not_fit_are_told)
     refused(ct_diagonal(x, 0, 0, -2), CT_EINVAL, "diagonal", "both 0", "two dimensions");
     ct_embedding_bag_opts o = ct_embedding_bag_defaults(CT_BAG_MEAN);
     refused(ct_embedding_bag(x, v, NULL, o), CT_ESHAPE, "embedding_bag", "[4]", "[B,L]");
+    o.include_last_offset = true;
+    refused(ct_embedding_bag(x, i, NULL, o), CT_EINVAL, "embedding_bag", "include_last", "offsets");
+    o.include_last_offset = false;
     o.per_sample_weights = x;
     refused(ct_embedding_bag(x, i, NULL, o), CT_EINVAL, "embedding_bag", "per_sample_weights",
             "sum");

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* embedding_bag - the sum, mean or maximum of the rows of weight that each bag of ids names. Ids that are padding_idx
  * don't count (nor for the mean); a bag without ids is 0. Of equal maxima the first one has the gradient.
- * Shape: weight [V,D]; ids [B,L], or [n] with offsets [B], where the bags start -> [B,D]. A formula of embedding,
+ * Shape: weight [V,D]; ids [B,L], or [n] with offsets [B], where the bags start (include_last_offset: [B+1], with
+ * the end of the last one) -> [B,D]. A formula of embedding,
  * index_add and gather. Oracle: torch.nn.functional.embedding_bag. */
 #include "autograd/op.h"
 
@@ -58,12 +59,13 @@ static const ct_op op_winners = {.name = "embedding_bag",
 typedef struct bags {
     ct_tensor *rows, *ids, *offsets, *bag;
     int64_t n, B, D, padding;
+    int64_t marks; /* offsets: B, or one more for the end */
 } bags;
 
 /* Values [n] or [n,D] summed for each bag: [B] or [B,D]. */
 static ct_tensor *sums(const bags *b, ct_tensor *values)
 {
-    const int64_t shape[2] = {b->B + 1, b->D}; /* the last one: what doesn't count */
+    const int64_t shape[2] = {b->marks + 1, b->D}; /* behind the bags: what doesn't count */
     ct_tensor *zeros = values ? ct_new_full(values, ct_tensor_ndim(values), shape, 0) : NULL;
     return ct_narrow(zeros ? ct_index_add(zeros, 0, b->bag, values, 1) : NULL, 0, 0, b->B);
 }
@@ -83,7 +85,7 @@ static ct_tensor *maximum(const bags *b)
     ct_tensor *at =
         b->offsets ? cti_apply(&op_winners, &b->padding, sizeof b->padding, 3, in) : NULL;
     ct_tensor *parts[2] = {b->rows, ct_new_full(b->rows, 2, one, 0)};
-    return at && parts[1] ? ct_gather(ct_cat(parts, 2, 0), 0, at) : NULL;
+    return at && parts[1] ? ct_gather(ct_cat(parts, 2, 0), 0, ct_narrow(at, 0, 0, b->B)) : NULL;
 }
 
 static ct_tensor *flat(ct_tensor *t)
@@ -151,6 +153,8 @@ static bool check(ct_tensor *weight, ct_tensor *ids, ct_tensor *offsets,
     else if (offsets && ct_tensor_dtype(offsets) != CT_I64 && ct_tensor_dtype(offsets) != CT_I32)
         cti_raise(ctx, op, CT_EDTYPE, "offsets are %s: int64 or int32 is needed",
                   ct_dtype_name(ct_tensor_dtype(offsets)));
+    else if (o->include_last_offset && (!offsets || ct_tensor_size(offsets, 0) < 1))
+        cti_raise(ctx, op, CT_EINVAL, "include_last_offset needs offsets, one more than bags");
     else if (o->per_sample_weights && o->mode != CT_BAG_SUM)
         cti_raise(ctx, op, CT_EINVAL, "per_sample_weights are for the sum alone");
     else if (o->per_sample_weights) {
@@ -181,11 +185,12 @@ ct_tensor *ct_embedding_bag(ct_tensor *weight, ct_tensor *ids, ct_tensor *offset
     int64_t L = offsets ? 0 : ct_tensor_size(ids, 1);
     b.n = ct_tensor_numel(ids);
     b.D = ct_tensor_size(weight, 1);
-    b.B = ct_tensor_size(offsets ? offsets : ids, 0);
+    b.marks = ct_tensor_size(offsets ? offsets : ids, 0);
+    b.B = b.marks - opts.include_last_offset;
     b.ids = flat(cti_index_i64(ids));
     b.offsets = offsets ? ct_contiguous(cti_index_i64(offsets)) :
-                L > 0   ? ct_arange(ctx, CT_I64, 0, (double)(b.B * L), (double)L) :
-                b.ids   ? ct_new_full(b.ids, 1, &b.B, 0) :
+                L > 0   ? ct_arange(ctx, CT_I64, 0, (double)(b.marks * L), (double)L) :
+                b.ids   ? ct_new_full(b.ids, 1, &b.marks, 0) :
                           NULL;
     b.rows = ct_embedding(weight, b.ids, b.padding < 0 ? CT_NO_PADDING : b.padding);
     ct_tensor *in[2] = {b.offsets, b.ids};

@@ -526,7 +526,7 @@ int cti_cuda_bags(ct_stream *s, const ct_view *bag, const ct_view *offsets, cons
     int64_t *to = (int64_t *)bad->data;
     const ct_view *const v[1] = {offsets};
     cti_loop c;
-    if (count == 0)
+    if (count == 0 && n == 0)
         return CT_OK;
     cti_loop_init_dims(&c, 1, v, ~0u, false);
     int rc = cti_cuda_check(s,
