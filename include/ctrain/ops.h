@@ -361,6 +361,15 @@ ct_batch_norm_opts ct_batch_norm_defaults(bool training);
  * evaluation too. Training needs more than one value per channel. */
 ct_tensor *ct_batch_norm(ct_tensor *x, ct_tensor *weight, ct_tensor *bias, ct_tensor *running_mean,
                          ct_tensor *running_var, ct_batch_norm_opts opts);
+/* Over the last `dims` dimensions, whose sizes are `shape`; weight and bias have that shape, or are NULL. */
+ct_tensor *ct_layer_norm(ct_tensor *x, int dims, const int64_t *shape, ct_tensor *weight,
+                         ct_tensor *bias, double eps); /* 1e-5 */
+ct_tensor *ct_rms_norm(ct_tensor *x, int dims, const int64_t *shape, ct_tensor *weight,
+                       double eps); /* below 0: the dtype's own (PyTorch: None) */
+/* x [N,C,...]; weight and bias [C] or NULL. */
+ct_tensor *ct_group_norm(ct_tensor *x, int64_t groups, ct_tensor *weight, ct_tensor *bias,
+                         double eps);
+ct_tensor *ct_instance_norm(ct_tensor *x, ct_tensor *weight, ct_tensor *bias, double eps);
 /* Zeroes with probability p, scales the rest by 1/(1-p); x itself when not training or p is 0. */
 ct_tensor *ct_dropout(ct_tensor *x, double p, bool training);
 
@@ -384,6 +393,21 @@ ct_cross_entropy_opts ct_cross_entropy_defaults(void);
 ct_tensor *ct_cross_entropy(ct_tensor *logits, ct_tensor *target, ct_cross_entropy_opts opts);
 /* Shapes broadcast. */
 ct_tensor *ct_mse_loss(ct_tensor *x, ct_tensor *target, ct_reduction reduction);
+ct_tensor *ct_l1_loss(ct_tensor *x, ct_tensor *target, ct_reduction reduction);
+ct_tensor *ct_smooth_l1_loss(ct_tensor *x, ct_tensor *target, double beta,
+                             ct_reduction reduction); /* 1 */
+ct_tensor *ct_huber_loss(ct_tensor *x, ct_tensor *target, double delta,
+                         ct_reduction reduction); /* 1 */
+/* weight and pos_weight broadcast to x, or are NULL. */
+ct_tensor *ct_bce_with_logits(ct_tensor *x, ct_tensor *target, ct_tensor *weight,
+                              ct_tensor *pos_weight, ct_reduction reduction);
+ct_tensor *ct_bce(ct_tensor *p, ct_tensor *target, ct_tensor *weight, ct_reduction reduction);
+/* x log-probabilities; target probabilities, or their logs. batchmean: the sum divided by x's first size. */
+ct_tensor *ct_kl_div(ct_tensor *x, ct_tensor *target, bool log_target, ct_reduction reduction);
+ct_tensor *ct_kl_div_batchmean(ct_tensor *x, ct_tensor *target, bool log_target);
+/* x log-probabilities [N,C,...], target i64 [N,...], weight [C] or NULL. */
+ct_tensor *ct_nll_loss(ct_tensor *x, ct_tensor *target, ct_tensor *weight, int64_t ignore_index,
+                       ct_reduction reduction);
 
 #ifdef __cplusplus
 }

@@ -244,6 +244,23 @@ int cti_sum_into(cti_node *n, const ct_view *dx, int beta, const ct_view *src, d
 /* dx = beta * dx + a * b, a and b of one shape, summed likewise. */
 int cti_mul_into(cti_node *n, const ct_view *dx, int beta, const ct_view *a, const ct_view *b);
 
+/* bce_with_logits.c: none, sum or mean of the losses of elements. */
+ct_tensor *cti_reduce_loss(const ct_op *op, ct_tensor *loss, ct_reduction reduction);
+
+/* layer_norm.c: what it shares with rms_norm (attr: a cti_rownorm). */
+typedef struct cti_rownorm {
+    double eps;
+    bool rms;
+    int dims;
+    int64_t shape[CT_MAX_DIMS]; /* the last dims of x */
+} cti_rownorm;
+int cti_rownorm_infer(cti_node *n);
+int cti_rownorm_forward(cti_node *n);
+int cti_rownorm_backward(cti_node *n);
+int cti_rownorm_vjp(cti_node *n, ct_tensor *const *dy, ct_tensor **dx);
+ct_tensor *cti_apply_rownorm(const ct_op *op, ct_tensor *x, int dims, const int64_t *shape,
+                             ct_tensor *weight, ct_tensor *bias, int n_in, double eps, bool rms);
+
 /* movedim.c: x with dim last and row-major, for kernels that work along rows, and back. NULL: recorded. */
 ct_tensor *cti_rows_of(ct_tensor *x, int dim);
 ct_tensor *cti_rows_back(ct_tensor *y, int dim);

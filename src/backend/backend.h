@@ -337,6 +337,15 @@ typedef struct ct_batchnorm_args {
     void *workspace;
 } ct_batchnorm_args;
 
+typedef struct ct_rownorm_args {
+    ct_view x, y;                 /* in the gradient y is not looked at */
+    const ct_view *weight, *bias; /* n contiguous elements, x's dtype, or NULL */
+    ct_view mean, invstd;
+    int64_t n;
+    double eps;
+    bool rms; /* nothing is subtracted: the mean is 0 */
+} ct_rownorm_args;
+
 typedef struct ct_k_norm {
     size_t (*batchnorm_workspace)(ct_stream *s, const ct_view *x);
     int (*batchnorm_train)(ct_stream *s, const ct_batchnorm_args *args);
@@ -347,6 +356,12 @@ typedef struct ct_k_norm {
                           const ct_view *db, const ct_view *dy, const ct_view *x,
                           const ct_view *weight, const ct_view *mean, const ct_view *invstd,
                           void *workspace);
+    /* y = (x - mean) invstd weight + bias along rows of n = args->n elements, x and y row-major of one shape; mean and invstd
+     * (biased variance + eps) are written, one for each row. */
+    int (*rownorm)(ct_stream *s, const ct_rownorm_args *args);
+    /* dx = beta dx + the gradient; t (or NULL) = dy xhat, whose sums over rows are the weight's gradient. dx may be NULL. */
+    int (*rownorm_grad)(ct_stream *s, const ct_rownorm_args *args, const ct_view *dx, int beta,
+                        const ct_view *t, const ct_view *dy);
 } ct_k_norm;
 
 /* ---- softmax and losses ---- */

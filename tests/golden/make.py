@@ -323,6 +323,18 @@ OPS = {
     "log_softmax": lambda i, a: F.log_softmax(i[0], int(a[0])),
     "cross_entropy": cross_entropy,
     "mse_loss": lambda i, a: F.mse_loss(i[0], i[1], reduction=REDUCTIONS[int(a[0])]),
+    "layer_norm": lambda i, a: F.layer_norm(i[0], i[0].shape[-int(a[0]):], i[1], i[2], a[1]),
+    "rms_norm": lambda i, a: F.rms_norm(i[0], i[0].shape[-int(a[0]):], i[1], a[1]),
+    "group_norm": lambda i, a: F.group_norm(i[0], int(a[0]), i[1], i[2], a[1]) if a[0] else
+    F.instance_norm(i[0], weight=i[1], bias=i[2], eps=a[1]),
+    "bce_with_logits": lambda i, a: F.binary_cross_entropy(i[0], i[1], i[2], reduction=REDUCTIONS[int(a[0])]) if a[1] else
+    F.binary_cross_entropy_with_logits(i[0], i[1], i[2], pos_weight=i[3], reduction=REDUCTIONS[int(a[0])]),
+    "smooth_l1_loss": lambda i, a: [
+        lambda r: F.smooth_l1_loss(i[0], i[1], beta=a[2], reduction=r),
+        lambda r: F.huber_loss(i[0], i[1], delta=a[2], reduction=r),
+        lambda r: F.l1_loss(i[0], i[1], reduction=r)][int(a[1])](REDUCTIONS[int(a[0])]),
+    "kl_div": lambda i, a: F.kl_div(i[0], i[1], log_target=bool(a[1]), reduction=(REDUCTIONS + ["batchmean"])[int(a[0])]),
+    "nll_loss": lambda i, a: F.nll_loss(i[0], i[1], i[2], ignore_index=int(a[1]), reduction=REDUCTIONS[int(a[0])]),
 }
 
 

@@ -4,6 +4,7 @@
  * alone, so bytes don't depend on the threads. */
 #include "backend/cpu/loop.h"
 #include "backend/cpu/template.h"
+#include "backend/cpu/rows.h"
 
 #include <math.h>
 #include <string.h>
@@ -418,4 +419,6 @@ const ct_k_norm cti_cpu_norm = {
     .batchnorm_train = batchnorm_train,
     .batchnorm_eval = batchnorm_eval,
     .batchnorm_grad = batchnorm_grad,
+    .rownorm = cti_cpu_rownorm,
+    .rownorm_grad = cti_cpu_rownorm_grad,
 };

@@ -51,6 +51,8 @@ static const ct_k_norm norm = {
     .batchnorm_train = cti_cuda_batchnorm_train,
     .batchnorm_eval = cti_cuda_batchnorm_eval,
     .batchnorm_grad = cti_cuda_batchnorm_grad,
+    .rownorm = cti_cuda_rownorm,
+    .rownorm_grad = cti_cuda_rownorm_grad,
 };
 
 static const ct_k_loss loss = {

@@ -65,6 +65,9 @@ int cti_cuda_scan(ct_stream *s, ct_scan fn, const ct_view *y, const ct_view *x);
 size_t cti_cuda_sort_workspace(ct_stream *s, const ct_view *x);
 int cti_cuda_sort(ct_stream *s, const ct_view *y, const ct_view *index, const ct_view *x,
                   bool descending, void *workspace);
+int cti_cuda_rownorm(ct_stream *s, const ct_rownorm_args *a);
+int cti_cuda_rownorm_grad(ct_stream *s, const ct_rownorm_args *a, const ct_view *dx, int beta,
+                          const ct_view *t, const ct_view *dy);
 int cti_cuda_math(ct_stream *s, ct_math fn, double a, double b, const ct_view *y, const ct_view *x);
 int cti_cuda_math_grad(ct_stream *s, ct_math fn, double a, double b, const ct_view *dx, int beta,
                        const ct_view *dy, const ct_view *x, const ct_view *y);
