@@ -7,7 +7,7 @@ namespace cti
 {
 
 /* The sum of v over the block, for all its threads. */
-__device__ inline float block_sum(float *shared, float v)
+template <class A> __device__ inline float block_sum(A &shared, float v)
 {
     shared[threadIdx.x] = v;
     __syncthreads();
