@@ -149,37 +149,49 @@ typedef struct scatter_arg {
     uint64_t bad;
 } scatter_arg;
 
-#define SCATTER(NAME, T, OP)                                                                     \
-    static CTI_ISA void NAME##_##T(const cti_span *sp, const void *arg)                          \
-    {                                                                                            \
-        const scatter_arg *g = arg;                                                              \
-        const bool rows =                                                                        \
-            sp->s[2] == 0 && sp->s[0] == (int64_t)sizeof(T) && sp->s[1] == (int64_t)sizeof(T);   \
-        for (int64_t r = 0; r < sp->rows; r++)                                                   \
-            for (int64_t j = 0; j < g->n; j++) {                                                 \
-                char *y = sp->p[0] + r * sp->rs[0];                                              \
-                const char *from = sp->p[1] + r * sp->rs[1] + j * g->src_step;                   \
-                const char *at = sp->p[2] + r * sp->rs[2] + j * g->step;                         \
-                int64_t k = *(const int64_t *)at;                                                \
-                if (rows && k != g->skip && (uint64_t)k < (uint64_t)g->bound) {                  \
-                    T *to = (T *)(y + k * g->y_step);                                            \
-                    const T *v = (const T *)from;                                                \
-                    CTI_VEC                                                                      \
-                    for (int64_t i = 0; i < sp->n; i++)                                          \
-                        to[i] OP v[i];                                                           \
-                    continue;                                                                    \
-                }                                                                                \
-                for (int64_t i = 0; i < sp->n; i++) {                                            \
-                    k = *(const int64_t *)(at + i * sp->s[2]);                                   \
-                    T *to = (T *)(y + i * sp->s[0]);                                             \
-                    if (k == g->skip)                                                            \
-                        continue;                                                                \
-                    if ((uint64_t)k < (uint64_t)g->bound)                                        \
-                        *(T *)((char *)to + k * g->y_step) OP *(const T *)(from + i * sp->s[1]); \
-                    else if (g->bad)                                                             \
-                        memcpy(to, &g->bad, sizeof(T));                                          \
-                }                                                                                \
-            }                                                                                    \
+/* Element j along dim of place i. */
+#define PUT(T, OP)                                                       \
+    do {                                                                 \
+        int64_t k = *(const int64_t *)(at + i * sp->s[2] + j * g->step); \
+        T *to = (T *)(y + i * sp->s[0]);                                 \
+        if (k == g->skip)                                                \
+            continue;                                                    \
+        if ((uint64_t)k < (uint64_t)g->bound)                            \
+            *(T *)((char *)to + k * g->y_step)                           \
+                OP *(const T *)(from + i * sp->s[1] + j * g->src_step);  \
+        else if (g->bad)                                                 \
+            memcpy(to, &g->bad, sizeof(T));                              \
+    } while (0)
+
+/* Rows where one index is for all places and they are dense; else place by place where those are further apart
+ * than what is along dim. */
+#define SCATTER(NAME, T, OP)                                                                   \
+    static CTI_ISA void NAME##_##T(const cti_span *sp, const void *arg)                        \
+    {                                                                                          \
+        const scatter_arg *g = arg;                                                            \
+        const bool rows =                                                                      \
+            sp->s[2] == 0 && sp->s[0] == (int64_t)sizeof(T) && sp->s[1] == (int64_t)sizeof(T); \
+        const bool along = cti_abs64(sp->s[0]) > cti_abs64(g->y_step);                         \
+        for (int64_t r = 0; r < sp->rows; r++) {                                               \
+            char *y = sp->p[0] + r * sp->rs[0];                                                \
+            const char *from = sp->p[1] + r * sp->rs[1], *at = sp->p[2] + r * sp->rs[2];       \
+            for (int64_t i = 0; along && i < sp->n; i++)                                       \
+                for (int64_t j = 0; j < g->n; j++)                                             \
+                    PUT(T, OP);                                                                \
+            for (int64_t j = 0; !along && j < g->n; j++) {                                     \
+                int64_t one = *(const int64_t *)(at + j * g->step);                            \
+                if (rows && one != g->skip && (uint64_t)one < (uint64_t)g->bound) {            \
+                    T *to = (T *)(y + one * g->y_step);                                        \
+                    const T *v = (const T *)(from + j * g->src_step);                          \
+                    CTI_VEC                                                                    \
+                    for (int64_t i = 0; i < sp->n; i++)                                        \
+                        to[i] OP v[i];                                                         \
+                    continue;                                                                  \
+                }                                                                              \
+                for (int64_t i = 0; i < sp->n; i++)                                            \
+                    PUT(T, OP);                                                                \
+            }                                                                                  \
+        }                                                                                      \
     }
 
 SCATTER(set, uint8_t, =)
@@ -191,6 +203,7 @@ SCATTER(add, double, +=)
 SCATTER(add, uint32_t, +=)
 SCATTER(add, uint64_t, +=)
 #undef SCATTER
+#undef PUT
 
 static cti_span_fn scatter_of(ct_dtype t, bool add)
 {
