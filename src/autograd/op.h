@@ -370,6 +370,13 @@ ct_tensor *cti_apply_upsample(ct_tensor *x, cti_upsample a);
 
 /* constant_pad.c: ct_pad of that mode; n pairs are checked. */
 ct_tensor *cti_constant_pad(ct_tensor *x, int n, const int64_t *pads, double value);
+/* border_pad.c: the other modes; pads that fit, from the last dimension on. */
+typedef struct cti_border {
+    ct_pad_mode mode;
+    int n; /* of dimensions */
+    int64_t begin[CT_MAX_DIMS], end[CT_MAX_DIMS];
+} cti_border;
+ct_tensor *cti_border_pad(ct_tensor *x, cti_border a);
 
 /* softmax.c: softmax and log_softmax (attr: a cti_softmax). */
 typedef struct cti_softmax {

@@ -299,6 +299,7 @@ OPS = {
     "roll": roll,
     "repeat": repeat,
     "constant_pad": lambda i, a: F.pad(i[0], ints(a, 2, a[1]), value=num(i[0], a[0])),
+    "border_pad": lambda i, a: F.pad(i[0], ints(a, 2, a[1]), PADS[int(a[0])]),
     "pad": pad,
     "pixel_shuffle": lambda i, a: (F.pixel_unshuffle(i[0], -int(a[0])) if a[0] < 0
                                    else F.pixel_shuffle(i[0], int(a[0]))),
