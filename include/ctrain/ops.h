@@ -258,7 +258,8 @@ typedef struct ct_embedding_bag_opts {
     ct_bag_mode mode;
     ct_tensor *per_sample_weights; /* ids' shape, weight's dtype, sum alone; or NULL */
     int64_t padding_idx;           /* these ids don't count; CT_NO_PADDING */
-    bool include_last_offset; /* offsets [B+1]: with the end of the last bag; ids behind it do not count */
+    bool
+        include_last_offset; /* offsets [B+1]: with the end of the last bag; ids behind it do not count */
 } ct_embedding_bag_opts;
 ct_embedding_bag_opts ct_embedding_bag_defaults(ct_bag_mode mode);
 /* The rows of weight [V,D] joined for each bag of ids: [B,L] (offsets NULL), or [n] with offsets [B], where the bags
@@ -408,6 +409,36 @@ ct_tensor *ct_kl_div_batchmean(ct_tensor *x, ct_tensor *target, bool log_target)
 /* x log-probabilities [N,C,...], target i64 [N,...], weight [C] or NULL. */
 ct_tensor *ct_nll_loss(ct_tensor *x, ct_tensor *target, ct_tensor *weight, int64_t ignore_index,
                        ct_reduction reduction);
+
+/* ---- attention, recurrent layers ---- */
+typedef struct ct_attention_opts {
+    ct_tensor *
+        mask; /* broadcasts to [...,L,S]: bool, true where a key may be looked at, or floats to add; NULL: none */
+    bool causal;    /* query i looks at keys up to i */
+    double scale;   /* 0: 1 / sqrt(E) */
+    double dropout; /* of the weights, while training */
+    bool training;
+} ct_attention_opts;
+ct_attention_opts ct_attention_defaults(void);
+/* q [...,L,E], k [...,S,E], v [...,S,V] -> [...,L,V]. A query that may look at nothing gives 0.
+ * (torch.nn.functional.scaled_dot_product_attention) */
+ct_tensor *ct_attention(ct_tensor *q, ct_tensor *k, ct_tensor *v, ct_attention_opts opts);
+
+typedef enum ct_rnn_mode { CT_RNN_TANH, CT_RNN_RELU, CT_RNN_LSTM, CT_RNN_GRU } ct_rnn_mode;
+typedef struct ct_rnn_opts {
+    ct_rnn_mode mode;
+    int layers;
+    bool bidirectional, batch_first;
+    double dropout; /* between layers, while training */
+    bool training;
+    ct_tensor *lengths; /* i64 [N], in any order; NULL: all sequences have all steps */
+} ct_rnn_opts;
+ct_rnn_opts ct_rnn_defaults(ct_rnn_mode mode); /* 1 layer */
+/* x [T,N,I] (batch_first: [N,T,I]); h0, c0 [layers * directions, N, H] or NULL: 0; params: w_ih [gates H, I], w_hh [gates H, H],
+ * b_ih, b_hh [gates H] or NULL for each layer and in it each direction. y [T,N,directions H], h_n and c_n (LSTM) as h0;
+ * each may be NULL. Returns 0 or the error. */
+int ct_rnn(ct_tensor *x, ct_tensor *h0, ct_tensor *c0, ct_tensor *const *params, ct_rnn_opts opts,
+           ct_tensor **y, ct_tensor **h_n, ct_tensor **c_n);
 
 #ifdef __cplusplus
 }

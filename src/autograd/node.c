@@ -253,3 +253,21 @@ void *cti_workspace(cti_node *n, size_t bytes)
     }
     return ctx->workspace ? ctx->workspace->data : NULL;
 }
+
+/* ---- lists of formulas ---- */
+
+ct_tensor **cti_list_begin(ct_ctx *ctx, cti_node_list *list, int64_t n)
+{
+    *list = (cti_node_list){.ctx = ctx, .bytes = (size_t)n * sizeof(ct_tensor *)};
+    list->at = n > 0 ? cti_cache_get(ctx->cache, list->bytes, "list") : NULL;
+    if (n > 0 && !list->at)
+        cti_fail(&ctx->err, CT_ENOMEM, "out of memory for a list of %zu bytes", list->bytes);
+    return list->at;
+}
+
+void cti_list_end(cti_node_list *list)
+{
+    if (list->at)
+        cti_cache_put(list->ctx->cache, list->at, list->bytes);
+    list->at = NULL;
+}

@@ -247,6 +247,15 @@ int cti_mul_into(cti_node *n, const ct_view *dx, int beta, const ct_view *a, con
 /* bce_with_logits.c: none, sum or mean of the losses of elements. */
 ct_tensor *cti_reduce_loss(const ct_op *op, ct_tensor *loss, ct_reduction reduction);
 
+/* n pointers of NULL for as long as a formula needs them; NULL: out of memory (recorded), or n is 0. */
+typedef struct cti_node_list {
+    ct_ctx *ctx;
+    void *at;
+    size_t bytes;
+} cti_node_list;
+ct_tensor **cti_list_begin(ct_ctx *ctx, cti_node_list *list, int64_t n);
+void cti_list_end(cti_node_list *list);
+
 /* layer_norm.c: what it shares with rms_norm (attr: a cti_rownorm). */
 typedef struct cti_rownorm {
     double eps;

@@ -75,6 +75,28 @@ def avg_pool2d(i, a):
     return F.avg_pool2d(i[0], ints(a, 0, 2), stride, ints(a, 4, 2), bool(a[8]), bool(a[9]))
 
 
+def rnn(i, a):
+    """All layers and directions with the same parameters, by torch's own functions."""
+    layers, ways, first = int(a[1]), 2 if a[2] else 1, bool(a[3])
+    params = [p * 0.2 if p.dim() > 1 else p for p in i[1:5] if p is not None] * (layers * ways)
+    x = i[0]
+    n, steps = (x.shape[0], x.shape[1]) if first else (x.shape[1], x.shape[0])
+    hidden = i[2].shape[1]
+    h0 = torch.zeros(layers * ways, n, hidden, dtype=x.dtype)
+    fn = [torch._VF.rnn_tanh, torch._VF.rnn_relu, torch._VF.lstm, torch._VF.gru][int(a[0])]
+    state = (h0, h0) if a[0] == 2 else h0
+    bias = i[3] is not None
+    if not a[5]:
+        out = fn(x, state, params, bias, layers, 0.0, False, ways == 2, first)
+    else:
+        lengths = torch.tensor([max(1, steps - k) for k in range(n)])
+        p = torch.nn.utils.rnn.pack_padded_sequence(x, lengths, batch_first=first)
+        out = list(fn(p.data, p.batch_sizes, state, params, bias, layers, 0.0, False, ways == 2))
+        p = torch.nn.utils.rnn.PackedSequence(out[0], p.batch_sizes)
+        out[0] = torch.nn.utils.rnn.pad_packed_sequence(p, batch_first=first, total_length=steps)[0]
+    return out[int(a[4])]
+
+
 def reshape(i, a):
     return [lambda: i[0].reshape(ints(a, 2, a[1])), lambda: i[0].flatten(int(a[1]), int(a[2])),
             lambda: i[0].squeeze(int(a[1])), lambda: i[0].unsqueeze(int(a[1]))][int(a[0])]()
@@ -324,6 +346,9 @@ OPS = {
     "log_softmax": lambda i, a: F.log_softmax(i[0], int(a[0])),
     "cross_entropy": cross_entropy,
     "mse_loss": lambda i, a: F.mse_loss(i[0], i[1], reduction=REDUCTIONS[int(a[0])]),
+    "attention": lambda i, a: F.scaled_dot_product_attention(i[0], i[1], i[2], attn_mask=i[3], is_causal=bool(a[0]),
+                                                             scale=a[1] or None),
+    "rnn": rnn,
     "layer_norm": lambda i, a: F.layer_norm(i[0], i[0].shape[-int(a[0]):], i[1], i[2], a[1]),
     "rms_norm": lambda i, a: F.rms_norm(i[0], i[0].shape[-int(a[0]):], i[1], a[1]),
     "group_norm": lambda i, a: F.group_norm(i[0], int(a[0]), i[1], i[2], a[1]) if a[0] else
