@@ -337,7 +337,9 @@ Test(indices, pieces_that_do_not_fit_are_told)
     refused(ct_flip(x, 2, (int[]){1, -1}), CT_EINVAL, "flip", "dimension 1", "twice");
     refused(ct_roll(x, 2, (int64_t[]){1, 2}, NULL), CT_EINVAL, "roll", "2 shifts", "dims");
     refused(ct_repeat(x, 1, (int64_t[]){2}), CT_EINVAL, "repeat", "1 repeats", "[3,5]");
-    refused(ct_repeat_interleave(x, -1, 0), CT_EINVAL, "repeat", "-1 repeats", "0");
+    refused(ct_repeat_interleave(x, -1, 0), CT_EINVAL, "repeat", "-1 repeats", "from 0");
+    refused(ct_tile(x, 1, (int64_t[]){INT64_MAX}), CT_EINVAL, "repeat", "9223372036854775807",
+            "2^31");
     refused(ct_movedim(x, 2, (int[]){0, 0}, (int[]){0, 1}), CT_EINVAL, "movedim", "twice", "0");
     ct_scope_end(sem_ctx);
 }
@@ -359,8 +361,10 @@ Test(indices, images_and_pads_that_do_not_fit_are_told)
     refused(ct_interpolate(x, o), CT_ESHAPE, "upsample", "[3,5]", "[N,C,H,W]");
     o.scale[0] = 2;
     refused(ct_interpolate(image, o), CT_EINVAL, "upsample", "size 2 and scale 2", "one of them");
+    o = (ct_interpolate_opts){.scale = {NAN, 1}};
+    refused(ct_interpolate(image, o), CT_EINVAL, "upsample", "scale", "from 1");
     o = (ct_interpolate_opts){.scale = {0.1, 1}};
-    refused(ct_interpolate(image, o), CT_EINVAL, "upsample", "0 x 5", "1 or more");
+    refused(ct_interpolate(image, o), CT_EINVAL, "upsample", "scale 0.1 of 4", "from 1");
     refused(ct_unfold(image, ct_unfold_defaults(6)), CT_ESHAPE, "unfold", "6 cells", "height");
     refused(ct_unfold(x, ct_unfold_defaults(2)), CT_ESHAPE, "unfold", "[3,5]", "[N,C,H,W]");
     refused(ct_fold(ZEROS(CT_F64, 1, 4, 8), 4, 4, ct_unfold_defaults(2)), CT_ESHAPE, "fold",

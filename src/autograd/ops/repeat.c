@@ -60,10 +60,10 @@ ct_tensor *ct_repeat(ct_tensor *x, int ndim, const int64_t *repeats)
                          "%d repeats for %s: from one for each dimension to %d are needed", ndim,
                          ct_tensor_describe(x, s, sizeof s), CT_MAX_DIMS);
     for (int i = 0; i < ndim; i++) {
-        if (repeats[i] < 0)
+        if (!cti_in_int32(repeats[i], 0))
             return cti_raise(ctx, &cti_op_repeat, CT_EINVAL,
-                             "%lld repeats of dimension %d: 0 is the least", (long long)repeats[i],
-                             i);
+                             "%lld repeats of dimension %d: from 0 to 2^31 - 1 are possible",
+                             (long long)repeats[i], i);
         shape[i] = i < lead ? 1 : ct_tensor_shape(x)[i - lead];
     }
     ct_tensor *y = ct_reshape(x, ndim, shape);
@@ -91,9 +91,9 @@ ct_tensor *ct_repeat_interleave(ct_tensor *x, int64_t repeats, int dim)
     int64_t shape[CT_MAX_DIMS];
     if (!x || !cti_wrap_dim(x, &cti_op_repeat, &dim))
         return NULL;
-    if (repeats < 0)
+    if (!cti_in_int32(repeats, 0))
         return cti_raise(ct_tensor_ctx(x), &cti_op_repeat, CT_EINVAL,
-                         "%lld repeats: 0 is the least", (long long)repeats);
+                         "%lld repeats: from 0 to 2^31 - 1 are possible", (long long)repeats);
     for (int i = 0; i < ct_tensor_ndim(x); i++)
         shape[i] = ct_tensor_shape(x)[i] * (i == dim ? repeats : 1);
     ct_tensor *y = runs(x, dim + 1, repeats, ct_tensor_ndim(x), shape);

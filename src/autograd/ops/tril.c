@@ -10,6 +10,10 @@ int cti_tri_infer(cti_node *n)
     if (x->ndim < 2)
         return cti_op_fail(n, CT_ESHAPE, "x %s must be [..., rows, columns]",
                            cti_shape_str(x, s, sizeof s));
+    cti_tri_attrs *a = cti_attr_mut(n);
+    const int64_t rows = x->shape[x->ndim - 2], columns = x->shape[x->ndim - 1];
+    a->diagonal = a->diagonal > columns ? columns : a->diagonal;
+    a->diagonal = a->diagonal < -rows ? -rows : a->diagonal;
     return cti_out_like(n, 0, 0);
 }
 

@@ -23,11 +23,6 @@ int cti_upsample_infer(cti_node *n)
     if (x->ndim != 4 || x->shape[2] == 0 || x->shape[3] == 0)
         return cti_op_fail(n, CT_ESHAPE, "x %s must be [N,C,H,W] with H and W 1 or more",
                            cti_shape_str(x, s, sizeof s));
-    for (int i = 0; i < 2; i++)
-        if (!cti_in_int32(a->out[i], 1))
-            return cti_op_fail(n, CT_EINVAL, "%lld x %lld cells from x %s: sizes must be 1 or more",
-                               (long long)a->out[0], (long long)a->out[1],
-                               cti_shape_str(x, s, sizeof s));
     return shape_of(n, a->out);
 }
 

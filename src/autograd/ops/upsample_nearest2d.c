@@ -74,7 +74,12 @@ ct_tensor *ct_interpolate(ct_tensor *x, ct_interpolate_opts o)
             return cti_raise(ctx, op, CT_EINVAL,
                              "size %lld and scale %g: one of them must be given",
                              (long long)o.size[i], o.scale[i]);
-        a.out[i] = out >= 1 && out <= INT32_MAX ? (int64_t)out : 0;
+        if (!(out >= 1 && out <= INT32_MAX))
+            return cti_raise(
+                ctx, op, CT_EINVAL,
+                "size %lld, scale %g of %lld cells: from 1 to 2^31 - 1 cells are needed",
+                (long long)o.size[i], o.scale[i], (long long)a.in[i]);
+        a.out[i] = (int64_t)out;
         a.step[i] = step_of(&o, i, a.in[i], a.out[i]);
     }
     return cti_apply_upsample(x, a);
