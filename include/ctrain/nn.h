@@ -125,6 +125,78 @@ CT_NODISCARD ct_module *ct_nn_gelu_new(ct_ctx *ctx, bool tanh_approx);
 CT_NODISCARD ct_module *ct_nn_silu_new(ct_ctx *ctx);
 CT_NODISCARD ct_module *ct_nn_sigmoid_new(ct_ctx *ctx);
 CT_NODISCARD ct_module *ct_nn_tanh_new(ct_ctx *ctx);
+CT_NODISCARD ct_module *ct_nn_relu6_new(ct_ctx *ctx);
+CT_NODISCARD ct_module *ct_nn_selu_new(ct_ctx *ctx);
+CT_NODISCARD ct_module *ct_nn_hardsigmoid_new(ct_ctx *ctx);
+CT_NODISCARD ct_module *ct_nn_hardswish_new(ct_ctx *ctx);
+CT_NODISCARD ct_module *ct_nn_softsign_new(ct_ctx *ctx);
+CT_NODISCARD ct_module *ct_nn_mish_new(ct_ctx *ctx);
+CT_NODISCARD ct_module *ct_nn_logsigmoid_new(ct_ctx *ctx);
+CT_NODISCARD ct_module *ct_nn_tanhshrink_new(ct_ctx *ctx);
+CT_NODISCARD ct_module *ct_nn_leaky_relu_new(ct_ctx *ctx, double negative_slope);       /* 0.01 */
+CT_NODISCARD ct_module *ct_nn_elu_new(ct_ctx *ctx, double alpha);                       /* 1 */
+CT_NODISCARD ct_module *ct_nn_celu_new(ct_ctx *ctx, double alpha);                      /* 1 */
+CT_NODISCARD ct_module *ct_nn_hardshrink_new(ct_ctx *ctx, double lambda);               /* 0.5 */
+CT_NODISCARD ct_module *ct_nn_softshrink_new(ct_ctx *ctx, double lambda);               /* 0.5 */
+CT_NODISCARD ct_module *ct_nn_softplus_new(ct_ctx *ctx, double beta, double threshold); /* 1, 20 */
+CT_NODISCARD ct_module *ct_nn_hardtanh_new(ct_ctx *ctx, double min, double max);        /* -1, 1 */
+CT_NODISCARD ct_module *ct_nn_threshold_new(ct_ctx *ctx, double threshold, double value);
+CT_NODISCARD ct_module *ct_nn_prelu_new(ct_ctx *ctx, int64_t num_parameters,
+                                        double init); /* 1, 0.25 */
+CT_NODISCARD ct_module *ct_nn_softmax_new(ct_ctx *ctx, int dim);
+CT_NODISCARD ct_module *ct_nn_log_softmax_new(ct_ctx *ctx, int dim);
+CT_NODISCARD ct_module *ct_nn_softmin_new(ct_ctx *ctx, int dim);
+CT_NODISCARD ct_module *ct_nn_glu_new(ct_ctx *ctx, int dim); /* -1 */
+/* Over the last `dims` dimensions, whose sizes are `shape`; eps 1e-5. */
+CT_NODISCARD ct_module *ct_nn_layer_norm_new(ct_ctx *ctx, int dims, const int64_t *shape,
+                                             double eps, bool affine, bool bias);
+CT_NODISCARD ct_module *ct_nn_rms_norm_new(ct_ctx *ctx, int dims, const int64_t *shape, double eps,
+                                           bool affine); /* eps below 0: the dtype's own */
+CT_NODISCARD ct_module *ct_nn_group_norm_new(ct_ctx *ctx, int64_t groups, int64_t channels,
+                                             double eps, bool affine);
+/* [N,C,...], without running statistics (PyTorch's default); affine is false there. */
+CT_NODISCARD ct_module *ct_nn_instance_norm_new(ct_ctx *ctx, int64_t channels, double eps,
+                                                bool affine);
+
+/* RNN, LSTM, GRU by opts.mode. Their forward gives y alone; ct_nn_rnn_forward is ct_rnn with the module's parameters. */
+CT_NODISCARD ct_module *ct_nn_rnn_new(ct_ctx *ctx, int64_t in, int64_t hidden, ct_rnn_opts opts,
+                                      bool bias);
+int ct_nn_rnn_forward(ct_module *m, ct_tensor *x, ct_tensor *h0, ct_tensor *c0, ct_tensor *lengths,
+                      ct_tensor **y, ct_tensor **h_n, ct_tensor **c_n);
+
+typedef struct ct_nn_mha_opts {
+    double dropout;
+    bool bias; /* true */
+    bool batch_first;
+} ct_nn_mha_opts;
+ct_nn_mha_opts ct_nn_mha_defaults(void);
+/* As PyTorch's: bool masks are true where a key must NOT be looked at, float ones are added. */
+typedef struct ct_nn_mha_call {
+    ct_tensor *key_padding_mask; /* [N,S] or NULL */
+    ct_tensor *attn_mask;        /* [L,S], [N*heads,L,S] or NULL */
+    bool is_causal;
+    ct_tensor **weights; /* when not NULL: the weights, averaged over heads, [N,L,S] */
+} ct_nn_mha_call;
+/* Its forward is self-attention. [L,N,E], or [N,L,E] with batch_first. */
+CT_NODISCARD ct_module *ct_nn_mha_new(ct_ctx *ctx, int64_t embed, int64_t heads,
+                                      ct_nn_mha_opts opts);
+ct_tensor *ct_nn_mha_forward(ct_module *m, ct_tensor *query, ct_tensor *key, ct_tensor *value,
+                             ct_nn_mha_call call);
+
+typedef struct ct_nn_transformer_opts {
+    int64_t heads, feedforward; /* 8, 2048 */
+    double dropout, eps;        /* 0.1, 1e-5 */
+    bool gelu;                  /* else relu */
+    bool norm_first, batch_first;
+} ct_nn_transformer_opts;
+ct_nn_transformer_opts ct_nn_transformer_defaults(void);
+CT_NODISCARD ct_module *ct_nn_transformer_encoder_layer_new(ct_ctx *ctx, int64_t width,
+                                                            ct_nn_transformer_opts opts);
+CT_NODISCARD ct_module *ct_nn_transformer_decoder_layer_new(ct_ctx *ctx, int64_t width,
+                                                            ct_nn_transformer_opts opts);
+/* With masks; memory is what a decoder layer looks at, NULL for an encoder layer. */
+ct_tensor *ct_nn_transformer_forward(ct_module *m, ct_tensor *x, ct_tensor *memory,
+                                     ct_nn_mha_call self_call, ct_nn_mha_call memory_call);
 /* Children are named "0", "1", ... as they are added (ct_module_add_child with any other name too). */
 CT_NODISCARD ct_module *ct_nn_sequential_new(ct_ctx *ctx);
 int ct_nn_sequential_add(ct_module *seq,

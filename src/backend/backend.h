@@ -273,7 +273,7 @@ typedef struct ct_matmul_args {
     const ct_view *a_sum; /* [M] contiguous, or NULL: written with the sums of a over K; ndim 2 */
     int beta;             /* with beta 1 there is no bias */
     void *workspace;
-} ct_matmul_args; /* ndim 2 or more, equal; batch dimensions broadcast by strides 0 */
+} ct_matmul_args; /* ndim 2 or more, equal; batch dimensions broadcast by strides 0, never of both a and b */
 
 typedef struct ct_k_matmul {
     int (*workspace)(ct_stream *s, const ct_matmul_args *args, size_t *bytes);

@@ -214,6 +214,51 @@ BUILD_PLAIN(relu)
 BUILD_PLAIN(silu)
 BUILD_PLAIN(sigmoid)
 BUILD_PLAIN(tanh)
+BUILD_PLAIN(relu6)
+BUILD_PLAIN(selu)
+BUILD_PLAIN(hardsigmoid)
+BUILD_PLAIN(hardswish)
+BUILD_PLAIN(softsign)
+BUILD_PLAIN(mish)
+BUILD_PLAIN(logsigmoid)
+
+#define BUILD_NUMBER(fn)                                                       \
+    static ct_module *build_##fn(cti_layers *p, const cti_arg *a, cti_flow *f) \
+    {                                                                          \
+        (void)f;                                                               \
+        return ct_nn_##fn##_new(p->ctx, a[0].real);                            \
+    }
+BUILD_NUMBER(leaky_relu)
+BUILD_NUMBER(elu)
+BUILD_NUMBER(celu)
+
+static ct_module *build_softplus(cti_layers *p, const cti_arg *a, cti_flow *f)
+{
+    (void)f;
+    return ct_nn_softplus_new(p->ctx, a[0].real, a[1].real);
+}
+
+/* Over the last dimension. */
+static ct_module *build_layernorm(cti_layers *p, const cti_arg *a, cti_flow *f)
+{
+    if (f->ndim < 1)
+        return cti_layers_fail_shape(p, f, "[..., features]");
+    return ct_nn_layer_norm_new(p->ctx, 1, &f->shape[f->ndim - 1], a[0].real, a[1].word, true);
+}
+
+static ct_module *build_rmsnorm(cti_layers *p, const cti_arg *a, cti_flow *f)
+{
+    if (f->ndim < 1)
+        return cti_layers_fail_shape(p, f, "[..., features]");
+    return ct_nn_rms_norm_new(p->ctx, 1, &f->shape[f->ndim - 1], a[0].real, a[1].word);
+}
+
+static ct_module *build_groupnorm(cti_layers *p, const cti_arg *a, cti_flow *f)
+{
+    if (f->ndim < 1 || f->shape[0] % a[0].i[0])
+        return cti_layers_fail_shape(p, f, "[C,...] with C a multiple of num_groups");
+    return ct_nn_group_norm_new(p->ctx, a[0].i[0], f->shape[0], a[1].real, a[2].word);
+}
 
 /* ---- the table ---- PyTorch's names, order and defaults, without the size of the input. */
 
@@ -271,5 +316,31 @@ const cti_layer_spec cti_layer_table[] = {
     {"silu", {{NULL, CTI_ARG_INT, NULL, 0, false}}, build_silu},
     {"sigmoid", {{NULL, CTI_ARG_INT, NULL, 0, false}}, build_sigmoid},
     {"tanh", {{NULL, CTI_ARG_INT, NULL, 0, false}}, build_tanh},
+    {"relu6", {{NULL, CTI_ARG_INT, NULL, 0, false}}, build_relu6},
+    {"selu", {{NULL, CTI_ARG_INT, NULL, 0, false}}, build_selu},
+    {"hardsigmoid", {{NULL, CTI_ARG_INT, NULL, 0, false}}, build_hardsigmoid},
+    {"hardswish", {{NULL, CTI_ARG_INT, NULL, 0, false}}, build_hardswish},
+    {"softsign", {{NULL, CTI_ARG_INT, NULL, 0, false}}, build_softsign},
+    {"mish", {{NULL, CTI_ARG_INT, NULL, 0, false}}, build_mish},
+    {"logsigmoid", {{NULL, CTI_ARG_INT, NULL, 0, false}}, build_logsigmoid},
+    {"leakyrelu", {{"negative_slope", CTI_ARG_REAL, "0.01", 0, false}}, build_leaky_relu},
+    {"elu", {{"alpha", CTI_ARG_REAL, "1", 0, false}}, build_elu},
+    {"celu", {{"alpha", CTI_ARG_REAL, "1", 0, false}}, build_celu},
+    {"softplus",
+     {{"beta", CTI_ARG_REAL, "1", 0, false}, {"threshold", CTI_ARG_REAL, "20", 0, false}},
+     build_softplus},
+    {"layernorm",
+     {{"eps", CTI_ARG_REAL, "1e-5", 0, false},
+      {"elementwise_affine", CTI_ARG_BOOL, "true", 0, false}},
+     build_layernorm},
+    {"rmsnorm",
+     {{"eps", CTI_ARG_REAL, "1e-5", 0, false},
+      {"elementwise_affine", CTI_ARG_BOOL, "true", 0, false}},
+     build_rmsnorm},
+    {"groupnorm",
+     {{"num_groups", CTI_ARG_INT, NULL, 1, false},
+      {"eps", CTI_ARG_REAL, "1e-5", 0, false},
+      {"affine", CTI_ARG_BOOL, "true", 0, false}},
+     build_groupnorm},
     {NULL, {{NULL, CTI_ARG_INT, NULL, 0, false}}, NULL},
 };

@@ -68,6 +68,14 @@ Test(nn_text, every_layer)
                  "float32 [2,3,16,48]");
     expect_built("conv2d(8, 1) pixelshuffle(2)", 3, image, "0.weight 0.bias",
                  "float32 [2,2,16,16]");
+    expect_built(
+        "relu6 selu hardsigmoid hardswish softsign mish logsigmoid leakyrelu leakyrelu(0.2) elu celu(0.5) "
+        "softplus(2, threshold=10)",
+        1, (int64_t[]){4}, "", "float32 [2,4]");
+    expect_built("layernorm rmsnorm(eps=1e-6) layernorm(elementwise_affine=false)", 1,
+                 (int64_t[]){4}, "0.weight 0.bias 1.weight", "float32 [2,4]");
+    expect_built("groupnorm(3) conv2d(8, 1) groupnorm(num_groups=2, affine=false)", 3, image,
+                 "0.weight 0.bias 1.weight 1.bias", "float32 [2,8,8,8]");
     expect_built("flatten relu", 0, image, "", "float32 [2]");
     expect_built("residual(conv2d(3, 3, padding=1) residual( relu ) )\nflatten linear(2)", 3, image,
                  "0.body.0.weight 0.body.0.bias 2.weight 2.bias", "float32 [2,2]");

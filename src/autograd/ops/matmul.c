@@ -89,6 +89,16 @@ bool cti_matmul_sums(const ct_view *y, const ct_view *a, const ct_view *a_sum)
            (a_sum->stride[0] == 1 || a_sum->shape[0] == 1);
 }
 
+/* Is there a batch dimension in which both are broadcast (an expanded gradient)? The libraries take one. */
+static bool both_broadcast(const ct_view *y, const ct_view *a, const ct_view *b)
+{
+    bool both = false;
+    for (int i = 0; i < y->ndim - 2; i++)
+        both = both || (y->shape[i] > 1 && (a->shape[i] == 1 || a->stride[i] == 0) &&
+                        (b->shape[i] == 1 || b->stride[i] == 0));
+    return both;
+}
+
 int cti_matmul_into(cti_node *n, const ct_view *y, int beta, const ct_view *a, const ct_view *b,
                     const ct_view *bias, const ct_view *a_sum)
 {
@@ -97,6 +107,18 @@ int cti_matmul_into(cti_node *n, const ct_view *y, int beta, const ct_view *a, c
         return CT_OK;
     if (a->shape[a->ndim - 1] == 0)
         return nothing_into(n, y, beta, bias);
+    if (both_broadcast(y, a, b)) {
+        ct_view whole = *a;
+        for (int i = 0; i < y->ndim - 2; i++)
+            whole.shape[i] = y->shape[i];
+        cti_row_major(whole.ndim, whole.shape, whole.stride);
+        ct_view wide = cti_view_expand(a, whole.ndim, whole.shape);
+        const ct_view *t = cti_temp_like(n, a->dtype, &whole);
+        if (!t)
+            return cti_pending(n);
+        int rc = cti_be(n)->ew->copy(cti_stream(n), t, &wide);
+        return rc ? rc : cti_matmul_into(n, y, beta, t, b, bias, a_sum);
+    }
     ct_view y0 = settled(y);
     ct_matmul_args args = {
         .y = y0, .a = settled(a), .b = settled(b), .bias = bias, .a_sum = a_sum, .beta = beta};
