@@ -186,6 +186,7 @@ typedef enum ct_math {
     CT_MA_CELU,     /* a: alpha */
     CT_MA_SOFTPLUS, /* a: beta, b: threshold */
     CT_MA_CLAMP,    /* a: min, b: max; NaN: none */
+    CT_MA_HARDTANH, /* a: min, b: max; as clamp, but a NaN lets its gradient through */
     CT_MA_HARDSIGMOID,
     CT_MA_HARDSWISH,
     CT_MA_SOFTSIGN,

@@ -104,16 +104,18 @@ CTI_SCALAR double cti_atan2_f64(double x, double y)
       -dy *(T)CTI_2_SQRTPI *cti_exp_##S(-x *x))                                                   \
     X(CT_MA_LEAKY_RELU, leaky_relu, T, S, CTI_NEEDS_X, x > 0 ? x : a * x, x > 0 ? dy : a * dy)    \
     X(CT_MA_ELU, elu, T, S, CTI_NEEDS_X, x > 0 ? x : a * cti_expm1_##S(x),                        \
-      x > 0 ? dy : dy * a * cti_exp_##S(x))                                                       \
+      x <= 0 ? dy * a * cti_exp_##S(x) : dy)                                                      \
     X(CT_MA_SELU, selu, T, S, CTI_NEEDS_X,                                                        \
       (T)CTI_SELU_SCALE *(x > 0 ? x : (T)CTI_SELU_ALPHA * cti_expm1_##S(x)),                      \
-      dy *(T)CTI_SELU_SCALE *(x > 0 ? 1 : (T)CTI_SELU_ALPHA * cti_exp_##S(x)))                    \
+      dy *(T)CTI_SELU_SCALE *(x <= 0 ? (T)CTI_SELU_ALPHA * cti_exp_##S(x) : 1))                   \
     X(CT_MA_CELU, celu, T, S, CTI_NEEDS_X, x > 0 ? x : a * cti_expm1_##S(x / a),                  \
-      x > 0 ? dy : dy * cti_exp_##S(x / a))                                                       \
+      x <= 0 ? dy * cti_exp_##S(x / a) : dy)                                                      \
     X(CT_MA_SOFTPLUS, softplus, T, S, CTI_NEEDS_X,                                                \
       x *a > b ? x : CTI_SCALAR_SOFTPLUS(S, x * a) / a,                                           \
       x * a > b ? dy : dy * CTI_SCALAR_SIGMOID(S, x * a))                                         \
     X(CT_MA_CLAMP, clamp, T, S, CTI_NEEDS_X, (x < a ? a : x) > b ? b : (x < a ? a : x),           \
+      (a != a || x > a) && (b != b || x < b) ? dy : 0)                                            \
+    X(CT_MA_HARDTANH, hardtanh, T, S, CTI_NEEDS_X, (x < a ? a : x) > b ? b : (x < a ? a : x),     \
       (x <= a || x >= b) ? 0 : dy)                                                                \
     X(CT_MA_HARDSIGMOID, hardsigmoid, T, S, CTI_NEEDS_X,                                          \
       (x < -3 ? 0 :                                                                               \

@@ -48,6 +48,77 @@ def activations():
     record("exp", f64(-800, 0, 710), torch.exp)
 
 
+def pointwise():
+    """Every function at its kinks, at both zeros, far out, at infinities and NaN."""
+    wide = f64(-INF, -1e3, -20, -7, -6, -3, -1, -0.5, -0.0, 0, 0.5, 1, 3, 6, 7, 20, 21, 1e3, INF, NAN)
+    for name in ("sin cos tan asin acos atan sinh cosh asinh acosh atanh exp2 expm1 log2 log10 log1p rsqrt reciprocal "
+                 "sign floor ceil round trunc frac erf erfc").split():
+        record(f"p_{name}", wide, getattr(torch, name))
+    for name in "selu relu6 hardsigmoid hardswish mish logsigmoid tanhshrink".split():
+        record(f"p_{name}", wide, getattr(F, name))
+    record("p_softsign", f64(-1e3, -1, -0.0, 0, 1, NAN), F.softsign)
+    record("p_leaky_relu", wide, lambda x: F.leaky_relu(x, 0.1))
+    record("p_elu", wide, F.elu)
+    record("p_celu", wide, lambda x: F.celu(x, 0.5))
+    record("p_softplus", wide, F.softplus)
+    record("p_hardtanh", wide, F.hardtanh)
+    record("p_hardshrink", wide, lambda x: F.hardshrink(x, 0.5))
+    record("p_softshrink", wide, lambda x: F.softshrink(x, 0.5))
+    record("p_threshold", wide, lambda x: F.threshold(x, 1, 20))
+    record("p_clamp", wide, lambda x: x.clamp(-1, 3))
+    record("p_clamp_low", f64(-2, -1, 0, NAN), lambda x: x.clamp(min=-1))
+    record("p_clamp_high", f64(-2, -1, 0, NAN), lambda x: x.clamp(max=-1))
+    record("p_clamp_crossed", f64(-2, 0, 2), lambda x: x.clamp(1, -1))
+    record("p_clamp_tensor", f64(-1, 0, 1, 2), lambda x: torch.clamp(x, f64(-1, -1, -1, -1), f64(1, 1, 1, 1)))
+    for p in (0, 1, 2, 3, 0.5, -1, -2):
+        record(f"p_pow_{p}", f64(-2, 0, 0.5, 3, INF, NAN), lambda x: x.pow(p))
+    record("p_round_half", f64(-2.5, -1.5, -0.5, 0.5, 1.5, 2.5, 3.5), torch.round)
+    a, b = f64(0, 0, 2, -2, 0, 1, NAN), f64(0, 2, 0, 3, -1, NAN, 1)
+    record("p_pow_of_base", a, lambda x: x.pow(b))
+    record("p_pow_of_exponent", b, lambda x: a.pow(x))
+    ties, other = f64(1, 2, 3, NAN, 1, INF), f64(1, 3, 2, 1, NAN, INF)
+    record("p_maximum", ties, lambda x: torch.maximum(x, other))
+    record("p_minimum", ties, lambda x: torch.minimum(x, other))
+    num, den = f64(7, -7, 7, -7, 1, 0, 5.5), f64(3, 3, -3, -3, 0, 0, INF)
+    put("p_fmod", torch.fmod(num, den))
+    put("p_remainder", torch.remainder(num, den))
+    put("p_floor_divide", torch.floor_divide(num, den))
+    record("p_where_hides_nothing", f64(0, 1, 4), lambda x: torch.where(x > 0, x.sqrt(), torch.zeros_like(x)))
+    record("p_masked_fill", f64(1, 2, 3), lambda x: x.masked_fill(torch.tensor([True, False, True]), -INF))
+    record("p_prelu", wide, lambda x: F.prelu(x, f64(0.25)))
+
+
+def more_reductions():
+    rows = f64(1, 2, 2, 7, 7, 7, 3, NAN, NAN).reshape(3, 3)
+    record("r_max_dim", rows, lambda x: x.max(1).values)
+    put("r_max_place", rows.max(1).indices.double())
+    record("r_min_dim", rows, lambda x: x.min(1).values)
+    put("r_min_place", rows.min(1).indices.double())
+    record("r_median_ties", f64(3, 1, 2, 2, 5, 2), torch.median)
+    record("r_median_nan", f64(3, NAN, 2), torch.median)
+    put("r_median_place", f64(5, 1, 3, 2).reshape(1, 4).median(1).indices.double())
+    record("r_var_of_one", f64(3).reshape(1, 1), lambda x: x.var(1))
+    record("r_std_of_constants", f64(2, 2, 2), torch.std)
+    record("r_norm_of_zeros", f64(0, 0), torch.linalg.vector_norm)
+    record("r_norm_3_of_zeros", f64(0, 0), lambda x: torch.linalg.vector_norm(x, 3))
+    record("r_norm_1", f64(0, -2, 3), lambda x: torch.linalg.vector_norm(x, 1))
+    record("r_norm_inf_ties", f64(1, -3, 3), lambda x: torch.linalg.vector_norm(x, INF))
+    record("r_normalize_zeros", f64(0, 0), lambda x: F.normalize(x, dim=0))
+    record("r_prod_one_zero", f64(2, 0, 3), torch.prod)
+    record("r_prod_two_zeros", f64(2, 0, 0, 3), torch.prod)
+    record("r_cumprod_zeros", f64(2, 0, 3, 0, 5), lambda x: x.cumprod(0))
+    record("r_logsumexp_inf", f64(-INF, -INF, 1, -INF, INF, 1).reshape(3, 2), lambda x: x.logsumexp(1))
+    record("r_softmax_inf", f64(-INF, -INF, 1, -INF, INF, 1).reshape(3, 2), lambda x: x.softmax(1))
+    s = f64(3, NAN, 1, 3, -INF, 2)
+    record("r_sort", s, lambda x: x.sort(stable=True).values)
+    put("r_sort_place", s.sort(stable=True).indices.double())
+    record("r_sort_down", s, lambda x: x.sort(descending=True, stable=True).values)
+    put("r_sort_down_place", s.sort(descending=True, stable=True).indices.double())
+    record("r_topk", f64(1, 4, 2, 3), lambda x: x.topk(2).values)
+    put("r_mean_of_nothing", torch.zeros(0, 2).double().mean(0))
+    put("r_prod_of_nothing", torch.zeros(0, 2).double().prod(0))
+
+
 def reductions():
     ties = f64(3, 5, 5, 1, 1)
     record("amax_ties", ties, torch.amax)
@@ -292,7 +363,7 @@ def clipping():
 
 def main():
     check_version()
-    for part in (activations, reductions, pools, softmaxes, cross_entropies, norms, convolutions,
+    for part in (activations, pointwise, reductions, more_reductions, pools, softmaxes, cross_entropies, norms, convolutions,
                  indices, casts, optimizers, schedules, clipping):
         part()
     print(save("behaviours.safetensors", OUT), "bytes")

@@ -12,9 +12,9 @@ static int vjp(cti_node *n, ct_tensor *const *dy, ct_tensor **dx)
     ct_tensor *x = cti_saved_tensor(n, 0), *none = ct_zeros_like(dy[0]);
     dx[0] = dy[0];
     if (!isnan(m->a))
-        dx[0] = ct_where(ct_le(x, ct_full_like(x, m->a)), none, dx[0]);
+        dx[0] = ct_where(ct_gt(x, ct_full_like(x, m->a)), dx[0], none);
     if (!isnan(m->b))
-        dx[0] = ct_where(ct_ge(x, ct_full_like(x, m->b)), none, dx[0]);
+        dx[0] = ct_where(ct_lt(x, ct_full_like(x, m->b)), dx[0], none);
     return cti_pending(n);
 }
 

@@ -7,8 +7,8 @@ static int vjp(cti_node *n, ct_tensor *const *dy, ct_tensor **dx)
 {
     const cti_math *m = cti_attr(n);
     ct_tensor *x = cti_saved_tensor(n, 0);
-    dx[0] = ct_where(ct_gt(x, ct_zeros_like(x)), dy[0],
-                     ct_mul(dy[0], ct_affine(ct_exp(ct_neg(ct_relu(ct_neg(x)))), m->a, 0)));
+    dx[0] = ct_where(ct_le(x, ct_zeros_like(x)),
+                     ct_mul(dy[0], ct_affine(ct_exp(ct_neg(ct_relu(ct_neg(x)))), m->a, 0)), dy[0]);
     return cti_pending(n);
 }
 

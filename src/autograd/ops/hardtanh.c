@@ -37,7 +37,7 @@ const ct_op cti_op_hardtanh = {.name = "hardtanh",
 
 ct_tensor *ct_hardtanh(ct_tensor *x, double min_val, double max_val)
 {
-    return cti_apply_math(&cti_op_hardtanh, CT_MA_CLAMP, min_val, max_val, x);
+    return cti_apply_math(&cti_op_hardtanh, CT_MA_HARDTANH, min_val, max_val, x);
 }
 
 ct_tensor *ct_relu6(ct_tensor *x)

@@ -6,9 +6,10 @@
 static int vjp(cti_node *n, ct_tensor *const *dy, ct_tensor **dx)
 {
     ct_tensor *x = cti_saved_tensor(n, 0);
-    dx[0] = ct_affine(ct_where(ct_gt(x, ct_zeros_like(x)), dy[0],
+    dx[0] = ct_affine(ct_where(ct_le(x, ct_zeros_like(x)),
                                ct_mul(dy[0], ct_affine(ct_exp(ct_neg(ct_relu(ct_neg(x)))),
-                                                       1.67326324235437728482, 0))),
+                                                       1.67326324235437728482, 0)),
+                               dy[0]),
                       1.05070098735548049342, 0);
     return cti_pending(n);
 }
