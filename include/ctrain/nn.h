@@ -94,6 +94,15 @@ int ct_module_summary(ct_module *m, int ndim, const int64_t *shape, char *buf, s
 CT_NODISCARD ct_module *ct_nn_linear_new(ct_ctx *ctx, int64_t in, int64_t out, bool bias);
 CT_NODISCARD ct_module *ct_nn_conv2d_new(ct_ctx *ctx, int64_t in, int64_t out, int64_t kernel_h,
                                          int64_t kernel_w, ct_conv2d_opts opts, bool bias);
+/* x [N,C,L]; weight [out, in / groups, kernel]. The transposed ones: weight [in, out / groups, kernel...]. */
+CT_NODISCARD ct_module *ct_nn_conv1d_new(ct_ctx *ctx, int64_t in, int64_t out, int64_t kernel,
+                                         ct_conv1d_opts opts, bool bias);
+CT_NODISCARD ct_module *ct_nn_conv_transpose1d_new(ct_ctx *ctx, int64_t in, int64_t out,
+                                                   int64_t kernel, ct_conv_transpose1d_opts opts,
+                                                   bool bias);
+CT_NODISCARD ct_module *ct_nn_conv_transpose2d_new(ct_ctx *ctx, int64_t in, int64_t out,
+                                                   int64_t kernel_h, int64_t kernel_w,
+                                                   ct_conv_transpose2d_opts opts, bool bias);
 
 typedef struct ct_nn_batchnorm_opts {
     double eps, momentum; /* 1e-5, 0.1 */
@@ -109,6 +118,9 @@ CT_NODISCARD ct_module *ct_nn_dropout_new(ct_ctx *ctx, double p);
 CT_NODISCARD ct_module *ct_nn_maxpool2d_new(ct_ctx *ctx, ct_pool2d_opts opts);
 CT_NODISCARD ct_module *ct_nn_avgpool2d_new(ct_ctx *ctx, ct_pool2d_opts opts);
 CT_NODISCARD ct_module *ct_nn_adaptive_avgpool2d_new(ct_ctx *ctx, int64_t out_h, int64_t out_w);
+CT_NODISCARD ct_module *ct_nn_maxpool1d_new(ct_ctx *ctx, ct_pool1d_opts opts);
+CT_NODISCARD ct_module *ct_nn_avgpool1d_new(ct_ctx *ctx, ct_pool1d_opts opts);
+CT_NODISCARD ct_module *ct_nn_adaptive_avgpool1d_new(ct_ctx *ctx, int64_t out);
 /* weight [V,D], N(0,1), zeros in the row padding_idx (negative counts from the end; CT_NO_PADDING: none), which stays
  * without gradient. Ids i64 or i32 of any shape -> their shape and D; of bags [B,L] -> [B,D]. */
 CT_NODISCARD ct_module *ct_nn_embedding_new(ct_ctx *ctx, int64_t num_embeddings,

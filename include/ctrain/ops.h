@@ -317,6 +317,23 @@ ct_conv_transpose2d_opts ct_conv_transpose2d_defaults(
 ct_tensor *ct_conv_transpose2d(ct_tensor *x, ct_tensor *weight, ct_tensor *bias,
                                ct_conv_transpose2d_opts opts);
 
+typedef struct ct_conv1d_opts {
+    int64_t stride, padding, dilation, groups;
+    bool same; /* as in ct_conv2d_opts */
+} ct_conv1d_opts;
+ct_conv1d_opts ct_conv1d_defaults(void); /* stride 1, padding 0, dilation 1, groups 1 */
+/* x [N,C,L], weight [K,C/groups,S], bias [K] or NULL -> [N,K,Q]. */
+ct_tensor *ct_conv1d(ct_tensor *x, ct_tensor *weight, ct_tensor *bias, ct_conv1d_opts opts);
+
+typedef struct ct_conv_transpose1d_opts {
+    int64_t stride, padding, output_padding, dilation, groups;
+} ct_conv_transpose1d_opts;
+ct_conv_transpose1d_opts ct_conv_transpose1d_defaults(
+    void); /* stride, dilation, groups 1, the rest 0 */
+/* x [N,C,L], weight [C,K/groups,S], bias [K] or NULL -> [N,K,Q]. */
+ct_tensor *ct_conv_transpose1d(ct_tensor *x, ct_tensor *weight, ct_tensor *bias,
+                               ct_conv_transpose1d_opts opts);
+
 typedef struct ct_pool2d_opts {
     int64_t kernel[2], stride[2], padding[2]; /* stride 0: kernel */
     int64_t dilation[2];                      /* max alone */
@@ -328,6 +345,18 @@ ct_pool2d_opts ct_pool2d_defaults(int64_t kernel); /* stride = kernel, padding 0
 ct_tensor *ct_max_pool2d(ct_tensor *x, ct_pool2d_opts opts);
 ct_tensor *ct_avg_pool2d(ct_tensor *x, ct_pool2d_opts opts);
 ct_tensor *ct_adaptive_avg_pool2d(ct_tensor *x, int64_t out_h, int64_t out_w);
+
+typedef struct ct_pool1d_opts {
+    int64_t kernel, stride, padding; /* stride 0: kernel */
+    int64_t dilation;                /* max alone */
+    bool ceil_mode;
+    bool count_include_pad; /* avg alone; default true */
+} ct_pool1d_opts;
+ct_pool1d_opts ct_pool1d_defaults(int64_t kernel); /* stride = kernel, padding 0 */
+/* [N,C,L] -> [N,C,Q], by the rules of the pools of images. */
+ct_tensor *ct_max_pool1d(ct_tensor *x, ct_pool1d_opts opts);
+ct_tensor *ct_avg_pool1d(ct_tensor *x, ct_pool1d_opts opts);
+ct_tensor *ct_adaptive_avg_pool1d(ct_tensor *x, int64_t out);
 
 typedef struct ct_unfold_opts {
     int64_t kernel[2], stride[2], padding[2], dilation[2]; /* height, width */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* torch.nn.MaxPool2d, AvgPool2d, AdaptiveAvgPool2d. */
+/* torch.nn.MaxPool2d, AvgPool2d, AdaptiveAvgPool2d and the same of [N,C,L]. */
 #include "nn/module.h"
 
 #include <stdio.h>
@@ -110,5 +110,85 @@ ct_module *ct_nn_adaptive_avgpool2d_new(ct_ctx *ctx, int64_t out_h, int64_t out_
         out[0] = out_h;
         out[1] = out_w;
     }
+    return m;
+}
+
+/* ---- of [N,C,L] ---- */
+
+static ct_tensor *forward_max1d(ct_module *m, void *self, ct_tensor *x)
+{
+    (void)m;
+    return ct_max_pool1d(x, *(ct_pool1d_opts *)self);
+}
+
+static ct_tensor *forward_avg1d(ct_module *m, void *self, ct_tensor *x)
+{
+    (void)m;
+    return ct_avg_pool1d(x, *(ct_pool1d_opts *)self);
+}
+
+static void describe_1d(ct_module *m, const void *self, char *buf, size_t cap)
+{
+    const ct_pool1d_opts *o = self;
+
+    (void)m;
+    snprintf(buf, cap, "kernel_size=%lld, stride=%lld, padding=%lld%s", (long long)o->kernel,
+             (long long)o->stride, (long long)o->padding, o->ceil_mode ? ", ceil_mode=true" : "");
+}
+
+static const ct_module_ops max1d_ops = {"MaxPool1d", forward_max1d, describe_1d, NULL};
+static const ct_module_ops avg1d_ops = {"AvgPool1d", forward_avg1d, describe_1d, NULL};
+
+static ct_module *make_1d(ct_ctx *ctx, const ct_module_ops *ops, ct_pool1d_opts o)
+{
+    ct_pool2d_opts wide = {.kernel = {1, o.kernel},
+                           .stride = {1, o.stride},
+                           .padding = {0, o.padding},
+                           .dilation = {1, o.dilation}};
+    ct_module *m;
+
+    if (!ctx || check(ctx, ops->name, &wide) != CT_OK)
+        return NULL;
+    o.stride = wide.stride[1];
+    m = ct_module_new(ctx, ops, sizeof o);
+    if (m)
+        *(ct_pool1d_opts *)ct_module_self(m) = o;
+    return m;
+}
+
+ct_module *ct_nn_maxpool1d_new(ct_ctx *ctx, ct_pool1d_opts opts)
+{
+    return make_1d(ctx, &max1d_ops, opts);
+}
+
+ct_module *ct_nn_avgpool1d_new(ct_ctx *ctx, ct_pool1d_opts opts)
+{
+    return make_1d(ctx, &avg1d_ops, opts);
+}
+
+static ct_tensor *forward_adaptive1d(ct_module *m, void *self, ct_tensor *x)
+{
+    (void)m;
+    return ct_adaptive_avg_pool1d(x, *(int64_t *)self);
+}
+
+static void describe_adaptive1d(ct_module *m, const void *self, char *buf, size_t cap)
+{
+    (void)m;
+    snprintf(buf, cap, "output_size=%lld", (long long)*(const int64_t *)self);
+}
+
+static const ct_module_ops adaptive1d_ops = {"AdaptiveAvgPool1d", forward_adaptive1d,
+                                             describe_adaptive1d, NULL};
+
+ct_module *ct_nn_adaptive_avgpool1d_new(ct_ctx *ctx, int64_t out)
+{
+    ct_module *m;
+
+    if (!ctx || cti_check_least(ctx, adaptive1d_ops.name, "output_size", out, 1) != CT_OK)
+        return NULL;
+    m = ct_module_new(ctx, &adaptive1d_ops, sizeof out);
+    if (m)
+        *(int64_t *)ct_module_self(m) = out;
     return m;
 }

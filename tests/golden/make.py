@@ -189,6 +189,23 @@ def diag_embed(i, a):
             else i[0].diag_embed(*ints(a, 0, 3)))
 
 
+def conv1d(i, a):
+    kind, stride, padding, output_padding, dilation, groups = ints(a, 0, 6)
+    if kind == 1:
+        return F.conv_transpose1d(*i[:3], stride, padding, output_padding, groups, dilation)
+    return F.conv1d(*i[:3], stride, "same" if kind == 2 else padding, dilation, groups)
+
+
+def pool1d(i, a):
+    kind, kernel, stride, padding, dilation, ceil, count = ints(a, 0, 7)
+    stride = stride or kernel
+    if kind == 0:
+        return F.max_pool1d(i[0], kernel, stride, padding, dilation, bool(ceil))
+    if kind == 1:
+        return F.avg_pool1d(i[0], kernel, stride, padding, bool(ceil), bool(count))
+    return F.adaptive_avg_pool1d(i[0], kernel)
+
+
 OPS = {
     "add": lambda i, a: i[0] + i[1],
     "sub": lambda i, a: i[0] - i[1],
@@ -338,8 +355,10 @@ OPS = {
     "conv2d_weight": lambda i, a: torch.nn.grad.conv2d_weight(
         i[0], (i[1].shape[1], i[0].shape[1] // int(a[3]), int(a[4]), int(a[5])), i[1], int(a[0]), int(a[1]), int(a[2]),
         int(a[3])),
+    "conv1d": conv1d,
     "max_pool2d": max_pool2d,
     "avg_pool2d": avg_pool2d,
+    "pool1d": pool1d,
     "adaptive_avg_pool2d": lambda i, a: F.adaptive_avg_pool2d(i[0], ints(a, 0, 2)),
     "batch_norm": batch_norm,
     "softmax": lambda i, a: F.softmax(i[0], int(a[0])),

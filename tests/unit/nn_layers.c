@@ -117,6 +117,105 @@ Test(nn_layers, conv2d)
     close_ctx(ctx);
 }
 
+/* y of x of `ndim` sizes has `want` sizes. */
+static void expect_maps(ct_ctx *ctx, ct_module *m, int ndim, const int64_t *x, const int64_t *want)
+{
+    ct_tensor *in = ct_tensor_new(ctx, CT_F32, ndim, x);
+    ct_scope_begin(ctx, CT_SCOPE_NO_GRAD);
+    expect_shape(ct_module_forward(m, in), ndim, want);
+    ct_scope_end(ctx);
+    ct_tensor_release(in);
+}
+
+Test(nn_layers, conv1d)
+{
+    ct_ctx *ctx = open_ctx(CT_F32);
+    ct_conv1d_opts o = ct_conv1d_defaults();
+
+    o.groups = 2;
+    o.stride = 2;
+    o.padding = 1;
+    ct_module *m = ct_nn_conv1d_new(ctx, 8, 64, 5, o, true);
+    expect_names(m, "weight bias");
+    expect_shape(ct_module_get_param(m, "weight"), 3, (int64_t[]){64, 4, 5});
+    expect_uniform(ctx, ct_module_get_param(m, "weight"), 1 / sqrt(4 * 5));
+    expect_uniform(ctx, ct_module_get_param(m, "bias"), 1 / sqrt(4 * 5));
+    expect_maps(ctx, m, 3, (int64_t[]){2, 8, 11}, (int64_t[]){2, 64, 5});
+    ct_tensor *x = ct_tensor_new(ctx, CT_F32, 2, (int64_t[]){8, 11});
+    cr_expect_null(ct_module_forward(m, x));
+    expect_text(ctx, CT_ESHAPE,
+                "conv1d: x [8,11] must be [N,C,L], weight [64,4,5] of three dimensions too");
+    ct_tensor_release(x);
+    ct_module_free(m);
+    cr_expect_null(ct_nn_conv1d_new(ctx, 8, 64, 0, o, true));
+    expect_text(ctx, CT_EINVAL, "Conv1d: kernel_size is 0: must be at least 1");
+    o.same = true;
+    cr_expect_null(ct_nn_conv1d_new(ctx, 8, 64, 3, o, true));
+    expect_text(ctx, CT_EINVAL, "Conv1d: padding 'same' needs stride 1, not 2");
+    close_ctx(ctx);
+}
+
+/* The bound of the start is that of the weight's second dimension: the outputs. */
+Test(nn_layers, conv_transpose)
+{
+    ct_ctx *ctx = open_ctx(CT_F32);
+    ct_conv_transpose2d_opts o = ct_conv_transpose2d_defaults();
+    ct_conv_transpose1d_opts o1 = ct_conv_transpose1d_defaults();
+
+    o.groups = 2;
+    o.stride[0] = o.stride[1] = 2;
+    o.output_padding[1] = 1;
+    ct_module *m = ct_nn_conv_transpose2d_new(ctx, 8, 64, 3, 5, o, true);
+    expect_names(m, "weight bias");
+    expect_shape(ct_module_get_param(m, "weight"), 4, (int64_t[]){8, 32, 3, 5});
+    expect_uniform(ctx, ct_module_get_param(m, "weight"), 1 / sqrt(32 * 3 * 5));
+    expect_uniform(ctx, ct_module_get_param(m, "bias"), 1 / sqrt(32 * 3 * 5));
+    expect_maps(ctx, m, 4, (int64_t[]){2, 8, 4, 6}, (int64_t[]){2, 64, 9, 16});
+    ct_module_free(m);
+    cr_expect_null(ct_nn_conv_transpose2d_new(ctx, 7, 64, 3, 3, o, true));
+    expect_text(ctx, CT_EINVAL,
+                "ConvTranspose2d: groups is 2: must divide in_channels (7) and out_channels (64)");
+    o1.stride = 3;
+    m = ct_nn_conv_transpose1d_new(ctx, 8, 64, 3, o1, false);
+    expect_names(m, "weight");
+    expect_shape(ct_module_get_param(m, "weight"), 3, (int64_t[]){8, 64, 3});
+    expect_maps(ctx, m, 3, (int64_t[]){2, 8, 4}, (int64_t[]){2, 64, 12});
+    ct_module_free(m);
+    close_ctx(ctx);
+}
+
+Test(nn_layers, pools_1d)
+{
+    ct_ctx *ctx = open_ctx(CT_F32);
+    ct_pool1d_opts o = ct_pool1d_defaults(3);
+    const int64_t x[] = {2, 4, 10};
+
+    o.stride = 2;
+    o.padding = 1;
+    ct_module *m = ct_nn_maxpool1d_new(ctx, o);
+    expect_names(m, "");
+    expect_maps(ctx, m, 3, x, (int64_t[]){2, 4, 5});
+    ct_module_free(m);
+    o.stride = 0;
+    o.ceil_mode = true;
+    m = ct_nn_avgpool1d_new(ctx, o);
+    expect_maps(ctx, m, 3, x, (int64_t[]){2, 4, 4});
+    ct_tensor *flat = ct_tensor_new(ctx, CT_F32, 2, x);
+    cr_expect_null(ct_module_forward(m, flat));
+    expect_text(ctx, CT_ESHAPE, "avg_pool1d: x [2,4] must be [N,C,L]");
+    ct_tensor_release(flat);
+    ct_module_free(m);
+    m = ct_nn_adaptive_avgpool1d_new(ctx, 7);
+    expect_maps(ctx, m, 3, x, (int64_t[]){2, 4, 7});
+    ct_module_free(m);
+    o.padding = 2;
+    cr_expect_null(ct_nn_maxpool1d_new(ctx, o));
+    expect_text(ctx, CT_EINVAL, "MaxPool1d: padding is 2: must be at most half of the kernel (3)");
+    cr_expect_null(ct_nn_adaptive_avgpool1d_new(ctx, 0));
+    expect_text(ctx, CT_EINVAL, "AdaptiveAvgPool1d: output_size is 0: must be at least 1");
+    close_ctx(ctx);
+}
+
 /* ---- batch norm ---- */
 
 static int64_t batches_seen(ct_ctx *ctx, ct_module *m)
