@@ -278,6 +278,18 @@ ct_tensor *ct_add_(ct_tensor *a, ct_tensor *b);
 ct_tensor *ct_sub_(ct_tensor *a, ct_tensor *b);
 ct_tensor *ct_mul_(ct_tensor *a, ct_tensor *b);
 ct_tensor *ct_div_(ct_tensor *a, ct_tensor *b);
+ct_tensor *ct_relu_(ct_tensor *x);
+ct_tensor *ct_sigmoid_(ct_tensor *x);
+ct_tensor *ct_tanh_(ct_tensor *x);
+ct_tensor *ct_silu_(ct_tensor *x);
+ct_tensor *ct_exp_(ct_tensor *x);
+ct_tensor *ct_sqrt_(ct_tensor *x);
+ct_tensor *ct_square_(ct_tensor *x);
+ct_tensor *ct_neg_(ct_tensor *x);
+ct_tensor *ct_abs_(ct_tensor *x);
+ct_tensor *ct_affine_(ct_tensor *x, double mul, double add);
+ct_tensor *ct_clamp_(ct_tensor *x, const double *lo, const double *hi);
+ct_tensor *ct_fill_(ct_tensor *x, double value);
 ct_tensor *ct_copy_(ct_tensor *x, ct_tensor *src); /* src broadcasts, of any dtype */
 ct_tensor *ct_scatter_(ct_tensor *x, int dim, ct_tensor *index, ct_tensor *src);
 ct_tensor *ct_scatter_add_(ct_tensor *x, int dim, ct_tensor *index, ct_tensor *src);

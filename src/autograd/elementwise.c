@@ -60,6 +60,11 @@ ct_tensor *cti_apply_unary(const ct_op *op, ct_unary fn, ct_tensor *x)
     return cti_apply(op, &fn, sizeof fn, 1, &x);
 }
 
+ct_tensor *cti_apply_unary_inplace(const ct_op *op, ct_unary fn, ct_tensor *x)
+{
+    return cti_apply_inplace(op, &fn, sizeof fn, 1, &x);
+}
+
 CTI_DEFINE_MATH_NEEDS(math_needs)
 
 int cti_math_forward(cti_node *n)
@@ -88,6 +93,12 @@ ct_tensor *cti_apply_math(const ct_op *op, ct_math fn, double a, double b, ct_te
 {
     cti_math m = {fn, a, b};
     return cti_apply(op, &m, sizeof m, 1, &x);
+}
+
+ct_tensor *cti_apply_math_inplace(const ct_op *op, ct_math fn, double a, double b, ct_tensor *x)
+{
+    cti_math m = {fn, a, b};
+    return cti_apply_inplace(op, &m, sizeof m, 1, &x);
 }
 
 /* ---- two inputs ---- */

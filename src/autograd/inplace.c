@@ -221,6 +221,9 @@ ct_tensor *cti_apply_inplace(const ct_op *op, const void *attr, size_t attr_byte
         recorded = recorded || (in[i] && ct_tensor_requires_grad(in[i]));
     if (check_target(op, t, recorded) < 0)
         return NULL;
+    if (recorded && !op->backward && !op->vjp)
+        return cti_raise(ctx, op, CT_ESTATE,
+                         "it has no gradient, and the tensor changed in place is part of a graph");
     for (int i = 1; i < n_in; i++)
         if (in[i] && in[i]->storage == t->storage && overlap(&in[i]->view, &t->view) &&
             !same_window(&in[i]->view, &t->view))

@@ -181,6 +181,7 @@ int cti_unary_infer(cti_node *n);
 int cti_unary_forward(cti_node *n);
 int cti_unary_backward(cti_node *n);
 ct_tensor *cti_apply_unary(const ct_op *op, ct_unary fn, ct_tensor *x);
+ct_tensor *cti_apply_unary_inplace(const ct_op *op, ct_unary fn, ct_tensor *x);
 /* The same for the functions of ct_math; attr is a cti_math. x is saved in slot 0, or y in slot 1. */
 typedef struct cti_math {
     ct_math fn;
@@ -189,6 +190,7 @@ typedef struct cti_math {
 int cti_math_forward(cti_node *n);
 int cti_math_backward(cti_node *n);
 ct_tensor *cti_apply_math(const ct_op *op, ct_math fn, double a, double b, ct_tensor *x);
+ct_tensor *cti_apply_math_inplace(const ct_op *op, ct_math fn, double a, double b, ct_tensor *x);
 /* y = fn(a, b), inputs 0 and 1, after cti_binary_infer. */
 int cti_math2_forward(cti_node *n, ct_math2 fn);
 

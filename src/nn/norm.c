@@ -37,9 +37,11 @@ static ct_tensor *forward(ct_module *m, void *self, ct_tensor *x)
     }
     o.momentum = b->opts.momentum;
     o.eps = b->opts.eps;
-    y = ct_batch_norm(x, b->weight, b->bias, b->mean, b->var, o);
-    if (y && b->batches && ct_module_is_training(m) &&
-        ct_tensor_add(ctx, b->batches, b->one, 1) != CT_OK)
+    /* Run again for a checkpoint's backward it has counted already. */
+    bool count = ct_module_is_training(m) && !ct_recomputing(ctx);
+    bool given = count || !ct_module_is_training(m);
+    y = ct_batch_norm(x, b->weight, b->bias, given ? b->mean : NULL, given ? b->var : NULL, o);
+    if (y && b->batches && count && ct_tensor_add(ctx, b->batches, b->one, 1) != CT_OK)
         return NULL;
     return y;
 }

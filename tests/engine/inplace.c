@@ -112,6 +112,39 @@ Test(inplace, copy_takes_the_graph_of_its_source)
     cr_expect_null(ct_tensor_grad(a));
 }
 
+Test(inplace, functions_keep_their_gradients)
+{
+    static ct_tensor *(*const in[])(ct_tensor *) = {
+        ct_relu_, ct_sigmoid_, ct_tanh_, ct_silu_, ct_exp_, ct_sqrt_, ct_square_, ct_neg_, ct_abs_};
+    static ct_tensor *(*const out[])(ct_tensor *) = {ct_relu, ct_sigmoid, ct_tanh, ct_silu, ct_exp,
+                                                     ct_sqrt, ct_square,  ct_neg,  ct_abs};
+    for (int i = 0; i < TS_LEN(in); i++) {
+        ct_tensor *a = WANTING(0.5, 2), *b = WANTING(0.5, 2), *m = ct_affine(a, 1, 0);
+        cr_assert_eq(in[i](m), m);
+        OK(ct_backward(ctx, total(ct_square(m)), NULL, 0));
+        OK(ct_backward(ctx, total(ct_square(out[i](ct_affine(b, 1, 0)))), NULL, 0));
+        ts_array got = ts_values(ctx, ct_tensor_grad(a)), want = ts_values(ctx, ct_tensor_grad(b));
+        ts_expect_close("gradient", &got, &want, TS_EXACT);
+        ts_array_free(&got);
+        ts_array_free(&want);
+    }
+    const double lo = 1;
+    ct_tensor *a = WANTING(0.5, 2), *m = ct_affine(a, 1, 0);
+    cr_assert(ct_affine_(ct_clamp_(m, &lo, NULL), 3, 1));
+    EXPECT_VALUES("m", m, 4, 7);
+    OK(ct_backward(ctx, total(m), NULL, 0));
+    EXPECT_VALUES("a", ct_tensor_grad(a), 0, 3);
+}
+
+Test(inplace, fill_cuts_the_gradient_of_what_it_covers)
+{
+    ct_tensor *a = WANTING(1, 2, 3), *m = ct_affine(a, 2, 0);
+    cr_assert(ct_fill_(ct_narrow(m, 0, 0, 2), 7));
+    EXPECT_VALUES("m", m, 7, 7, 6);
+    OK(ct_backward(ctx, total(ct_square(m)), NULL, 0));
+    EXPECT_VALUES("a", ct_tensor_grad(a), 0, 0, 24);
+}
+
 /* ---- views ---- */
 
 Test(inplace, changes_through_a_view_change_the_graph_of_its_base)

@@ -449,6 +449,23 @@ def inplace__copy_takes_the_graph_of_its_source():
     put("b", b.grad)
 
 
+def inplace__functions_keep_their_gradients():
+    a = wanting(0.5, 2)
+    m = (a * 1).clamp_(min=1).mul_(3).add_(1)
+    put("m", m)
+    m.sum().backward()
+    put("a", a.grad)
+
+
+def inplace__fill_cuts_the_gradient_of_what_it_covers():
+    a = wanting(1, 2, 3)
+    m = a * 2
+    m[:2].fill_(7)
+    put("m", m)
+    m.square().sum().backward()
+    put("a", a.grad)
+
+
 def inplace__changes_through_a_view_change_the_graph_of_its_base():
     a = wanting(1, 2, 3, 4, 5, 6)
     m = a.reshape(2, 3) * 1

@@ -306,6 +306,7 @@ OPS = {
     "permute": permute,
     "expand": lambda i, a: i[0].expand(ints(a, 1, a[0])),
     "narrow": lambda i, a: i[0].narrow(int(a[0]), int(a[1]), int(a[2])),
+    "fill": lambda i, a: i[0].clone().fill_(a[0]),
     "copy": lambda i, a: i[0].clone().copy_(i[1]),
     "cat": lambda i, a: torch.cat([x for x in i if x is not None], int(a[0])),
     "select": select,

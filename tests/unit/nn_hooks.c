@@ -165,6 +165,34 @@ Test(module_hooks, leave_a_checkpointed_module_its_gradients_and_its_masks)
     cr_expect_eq(grad[0], grad[1]);
 }
 
+Test(module_hooks, a_checkpointed_batch_norm_counts_a_batch_once)
+{
+    double mean[2][2], batches[2];
+    for (int k = 0; k < 2; k++) {
+        ct_module *m = ct_nn_layers_new(ctx, "linear(2) batchnorm1d", 1, (int64_t[]){2});
+        ct_tensor *x = ct_tensor_from(ctx, CT_F64, 2, (int64_t[]){2, 2}, (double[]){1, 2, 3, 5});
+        ct_named_tensor named[16];
+        int n = ct_module_state(m, named, 16);
+        cr_assert(x && !ct_scope_begin(ctx, CT_SCOPE_NO_GRAD));
+        for (int i = 0; i < n; i++)
+            if (!named[i].is_buffer)
+                cr_assert(!ct_tensor_fill(ctx, named[i].tensor, 0.5));
+        cr_assert(!ct_scope_end(ctx));
+        ct_module_set_checkpoint(m, k);
+        run(m, x);
+        for (int i = 0; i < n; i++) {
+            if (strstr(named[i].name, "running_mean"))
+                cr_assert(!ct_tensor_read(ctx, named[i].tensor, mean[k], sizeof mean[k]));
+            if (strstr(named[i].name, "num_batches"))
+                cr_assert(!ct_tensor_item(ctx, named[i].tensor, &batches[k]));
+        }
+        ct_module_free(m);
+        ct_tensor_release(x);
+    }
+    cr_expect_eq(mean[0][0], mean[1][0]);
+    cr_expect_eq(batches[1], 1);
+}
+
 static ct_tensor *log_forward(ct_module *m, void *self, ct_tensor *x)
 {
     (void)m;

@@ -36,3 +36,8 @@ ct_tensor *ct_abs(ct_tensor *x)
 {
     return cti_apply_unary(&cti_op_abs, CT_UN_ABS, x);
 }
+
+ct_tensor *ct_abs_(ct_tensor *x)
+{
+    return cti_apply_unary_inplace(&cti_op_abs, CT_UN_ABS, x);
+}

@@ -69,3 +69,9 @@ ct_tensor *ct_affine(ct_tensor *x, double mul, double add)
     attrs a = {mul, add};
     return cti_apply(&cti_op_affine, &a, sizeof a, 1, &x);
 }
+
+ct_tensor *ct_affine_(ct_tensor *x, double mul, double add)
+{
+    attrs a = {mul, add};
+    return cti_apply_inplace(&cti_op_affine, &a, sizeof a, 1, &x);
+}

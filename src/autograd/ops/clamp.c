@@ -43,12 +43,27 @@ const ct_op cti_op_clamp = {.name = "clamp",
                             CT_CASES(cases),
                             .call = call};
 
+static bool has_bounds(ct_tensor *x, const double *lo, const double *hi)
+{
+    bool wrong = x && ((!lo && !hi) || (lo && isnan(*lo)) || (hi && isnan(*hi)));
+    if (wrong)
+        cti_raise(ct_tensor_ctx(x), &cti_op_clamp, CT_EINVAL, "%s",
+                  lo || hi ? "a bound is NaN" : "at least one of lo and hi is needed");
+    return !wrong;
+}
+
 ct_tensor *ct_clamp(ct_tensor *x, const double *lo, const double *hi)
 {
-    if (x && ((!lo && !hi) || (lo && isnan(*lo)) || (hi && isnan(*hi))))
-        return cti_raise(ct_tensor_ctx(x), &cti_op_clamp, CT_EINVAL, "%s",
-                         lo || hi ? "a bound is NaN" : "at least one of lo and hi is needed");
+    if (!has_bounds(x, lo, hi))
+        return NULL;
     return cti_apply_math(&cti_op_clamp, CT_MA_CLAMP, lo ? *lo : NAN, hi ? *hi : NAN, x);
+}
+
+ct_tensor *ct_clamp_(ct_tensor *x, const double *lo, const double *hi)
+{
+    if (!has_bounds(x, lo, hi))
+        return NULL;
+    return cti_apply_math_inplace(&cti_op_clamp, CT_MA_CLAMP, lo ? *lo : NAN, hi ? *hi : NAN, x);
 }
 
 ct_tensor *ct_clamp_tensor(ct_tensor *x, ct_tensor *lo, ct_tensor *hi)

@@ -36,3 +36,8 @@ ct_tensor *ct_exp(ct_tensor *x)
 {
     return cti_apply_unary(&cti_op_exp, CT_UN_EXP, x);
 }
+
+ct_tensor *ct_exp_(ct_tensor *x)
+{
+    return cti_apply_unary_inplace(&cti_op_exp, CT_UN_EXP, x);
+}

@@ -36,3 +36,8 @@ ct_tensor *ct_neg(ct_tensor *x)
 {
     return cti_apply_unary(&cti_op_neg, CT_UN_NEG, x);
 }
+
+ct_tensor *ct_neg_(ct_tensor *x)
+{
+    return cti_apply_unary_inplace(&cti_op_neg, CT_UN_NEG, x);
+}

@@ -38,3 +38,8 @@ ct_tensor *ct_relu(ct_tensor *x)
 {
     return cti_apply_unary(&cti_op_relu, CT_UN_RELU, x);
 }
+
+ct_tensor *ct_relu_(ct_tensor *x)
+{
+    return cti_apply_unary_inplace(&cti_op_relu, CT_UN_RELU, x);
+}

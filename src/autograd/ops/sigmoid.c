@@ -37,3 +37,8 @@ ct_tensor *ct_sigmoid(ct_tensor *x)
 {
     return cti_apply_unary(&cti_op_sigmoid, CT_UN_SIGMOID, x);
 }
+
+ct_tensor *ct_sigmoid_(ct_tensor *x)
+{
+    return cti_apply_unary_inplace(&cti_op_sigmoid, CT_UN_SIGMOID, x);
+}

@@ -38,3 +38,8 @@ ct_tensor *ct_silu(ct_tensor *x)
 {
     return cti_apply_unary(&cti_op_silu, CT_UN_SILU, x);
 }
+
+ct_tensor *ct_silu_(ct_tensor *x)
+{
+    return cti_apply_unary_inplace(&cti_op_silu, CT_UN_SILU, x);
+}

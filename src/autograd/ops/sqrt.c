@@ -36,3 +36,8 @@ ct_tensor *ct_sqrt(ct_tensor *x)
 {
     return cti_apply_unary(&cti_op_sqrt, CT_UN_SQRT, x);
 }
+
+ct_tensor *ct_sqrt_(ct_tensor *x)
+{
+    return cti_apply_unary_inplace(&cti_op_sqrt, CT_UN_SQRT, x);
+}

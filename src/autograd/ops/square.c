@@ -36,3 +36,8 @@ ct_tensor *ct_square(ct_tensor *x)
 {
     return cti_apply_unary(&cti_op_square, CT_UN_SQUARE, x);
 }
+
+ct_tensor *ct_square_(ct_tensor *x)
+{
+    return cti_apply_unary_inplace(&cti_op_square, CT_UN_SQUARE, x);
+}

@@ -36,3 +36,8 @@ ct_tensor *ct_tanh(ct_tensor *x)
 {
     return cti_apply_unary(&cti_op_tanh, CT_UN_TANH, x);
 }
+
+ct_tensor *ct_tanh_(ct_tensor *x)
+{
+    return cti_apply_unary_inplace(&cti_op_tanh, CT_UN_TANH, x);
+}
