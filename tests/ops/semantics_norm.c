@@ -72,15 +72,16 @@ static void expect_far(int n, double ulps)
         want[i] = (v[i] - mean) / sqrt(var + 1e-5);
         largest = fmax(largest, fabs(want[i]));
     }
-    ct_tensor *x = ts_mat(sem_ctx, CT_F32, 1, n, v);
+    ct_ctx *ctx = ts_ctx(CT_F32, false); /* on the device that is tested */
+    ct_tensor *x = ts_mat(ctx, CT_F32, 1, n, v);
     ct_tensor *image = shaped(x, 3, (int64_t[]){1, 4, n / 4});
     /* The tolerance is scaled by the largest value. */
     const ts_tol tol = {1e-5, 1e-6 + ulps * ldexp(1, -10) / sqrt(var + 1e-5) / largest};
-    ts_expect_values("layer_norm", sem_ctx, ct_layer_norm(x, 1, (int64_t[]){n}, NULL, NULL, 1e-5),
-                     n, want, tol);
-    ts_expect_values("group_norm", sem_ctx, ct_group_norm(image, 1, NULL, NULL, 1e-5), n, want,
-                     tol);
+    ts_expect_values("layer_norm", ctx, ct_layer_norm(x, 1, (int64_t[]){n}, NULL, NULL, 1e-5), n,
+                     want, tol);
+    ts_expect_values("group_norm", ctx, ct_group_norm(image, 1, NULL, NULL, 1e-5), n, want, tol);
     ct_tensor_release(x);
+    ct_ctx_free(ctx);
 }
 
 /* Of squares less the square of the mean nothing would be left. The mean itself is kept in f32, in PyTorch too:
