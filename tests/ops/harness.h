@@ -19,7 +19,7 @@ typedef enum h_check {
     H_ALLOC,   /* each allocation failing in turn */
     H_LEAK,    /* nothing stays */
     H_STEADY,  /* no allocation and no primitive after warm-up */
-    H_LOW,     /* on CUDA: bf16 and f16 are near f64 of the rounded inputs */
+    H_LOW,     /* bf16 and f16 are near f64 of the rounded inputs */
     H_EMPTY,   /* there is a case with an empty input, or a reason */
     H_CHECKS
 } h_check;

@@ -50,7 +50,8 @@ static void make(fixture *f, problem *p, const shape *g, ct_dtype dtype, bool bi
     back(f, &a->x, dtype);
     back(f, &a->y, dtype);
     back(f, &a->w, dtype);
-    back(f, &p->bias, dtype);
+    const bool half = dtype == CT_BF16 || dtype == CT_F16;
+    back(f, &p->bias, half && (seed & 2) ? CT_F32 : dtype);
     fill(&a->x, seed + 1);
     fill(&a->y, seed + 2);
     fill(&a->w, seed + 3);
@@ -128,6 +129,11 @@ static void check(fixture *f, const shape *g, ct_dtype dtype, bool bias, uint64_
     make(f, &p, g, dtype, bias, seed);
     for (int i = 0; i < 3; i++) {
         const ct_view *out = result(&p.args, passes[i]);
+        if (passes[i] == CT_CONV_BACKWARD_WEIGHT && (dtype == CT_BF16 || dtype == CT_F16) &&
+            (seed & 1)) {
+            f->be->mem->free(f->s, p.args.w.data);
+            back(f, &p.args.w, CT_F32);
+        }
         double *want = expected(&p.args, passes[i]);
         int64_t n = ct_view_numel(out);
         int rc = run(f, passes[i], &p.args);
@@ -136,9 +142,8 @@ static void check(fixture *f, const shape *g, ct_dtype dtype, bool bias, uint64_
             passes[i] == CT_CONV_FORWARD       ? (double)(g->c / g->groups * g->r * g->s) :
             passes[i] == CT_CONV_BACKWARD_DATA ? (double)(g->k / g->groups * g->r * g->s) :
                                                  (double)(g->n * g->h * g->w);
-        const double tol = (dtype == CT_F64 ? 1e-14 : 2e-6) * (terms + 2);
         for (int64_t j = 0; j < n; j++)
-            cr_assert(fabs(load(out, j) - want[j]) <= tol,
+            cr_assert(fabs(load(out, j) - want[j]) <= tolerance(out->dtype, want[j], terms + 2),
                       "%s %s, seed %llu, [%lld,%lld,%lld,%lld] k %lld %lldx%lld groups %lld, place "
                       "%lld: got %.9g, want %.9g",
                       ct_dtype_name(dtype), pass_names[i], (unsigned long long)seed,
@@ -185,6 +190,8 @@ Test(backend_conv, chosen_problems)
             check(&f, &g[i], CT_F64, i % 2, i * 10);
             check(&f, &g[i], CT_F32, true, i * 10);
             check(&f, &g[i], CT_F32, false, i * 10);
+            check(&f, &g[i], CT_BF16, i % 2, i * 10);
+            check(&f, &g[i], CT_F16, true, i * 11);
         }
         fixture_close(&f);
     }
@@ -213,6 +220,7 @@ Test(backend_conv, random_problems)
             continue;
         check(&f, &g, CT_F64, next(&s) & 1, seed);
         check(&f, &g, CT_F32, next(&s) & 1, seed);
+        check(&f, &g, CT_BF16, next(&s) & 1, seed);
     }
     fixture_close(&f);
 }

@@ -3,7 +3,7 @@
 #ifndef TESTS_UNIT_BACKEND_FIXTURE_H
 #define TESTS_UNIT_BACKEND_FIXTURE_H
 
-#include "backend/backend.h"
+#include "backend/cpu/copy.h"
 #include <criterion/criterion.h>
 #include <math.h>
 #include <string.h>
@@ -60,16 +60,37 @@ static inline double value(uint64_t *state)
 
 static inline double load(const ct_view *v, int64_t at)
 {
-    return v->dtype == CT_F64 ? ((const double *)v->data)[at] :
-                                (double)((const float *)v->data)[at];
+    switch (v->dtype) {
+    case CT_F64:
+        return ((const double *)v->data)[at];
+    case CT_BF16:
+        return (double)cti_f32_from_bf16(((const uint16_t *)v->data)[at]);
+    case CT_F16:
+        return (double)cti_f32_from_f16(((const uint16_t *)v->data)[at]);
+    default:
+        return (double)((const float *)v->data)[at];
+    }
 }
 
 static inline void store(const ct_view *v, int64_t at, double x)
 {
     if (v->dtype == CT_F64)
         ((double *)v->data)[at] = x;
+    else if (v->dtype == CT_BF16)
+        ((uint16_t *)v->data)[at] = cti_bf16_from_f32((float)x);
+    else if (v->dtype == CT_F16)
+        ((uint16_t *)v->data)[at] = cti_f16_from_f32((float)x);
     else
         ((float *)v->data)[at] = (float)x;
+}
+
+/* How far a result of `dtype` may be from x, the sum of `terms` products of numbers in [-1, 1). */
+static inline double tolerance(ct_dtype dtype, double x, double terms)
+{
+    const double sums = (dtype == CT_F64 ? 1e-14 : 2e-6) * terms;
+    return dtype == CT_BF16 ? 0x1p-8 * fabs(x) + sums :
+           dtype == CT_F16  ? 0x1p-11 * fabs(x) + 0x1p-25 + sums :
+                              sums;
 }
 
 /* Elements from the first to the last that the view sees. */

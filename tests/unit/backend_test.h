@@ -142,7 +142,7 @@ static inline tv tv_rand(ct_dtype t, enum layout lay, int ndim, const int64_t *s
 
 static inline double tol_of(ct_dtype t)
 {
-    return t == CT_F64 ? 1e-12 : 2e-6;
+    return t == CT_F64 ? 1e-12 : t == CT_BF16 ? 0x1p-8 : t == CT_F16 ? 0x1p-11 : 2e-6;
 }
 
 /* Equal, also as NaN or infinity; else within tol, relative above 1. */

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* f32 by oneDNN's direct convolution on channels-last memory, f64 by our own tiles. */
+/* f32 and bf16 by oneDNN's direct convolution on channels-last memory, f64 by our own tiles; f16, and bf16 where
+ * oneDNN has none, in f32. */
 #include "backend/cpu/cpu.h"
 #include "backend/cpu/dnnl.h"
-#include "backend/cpu/parallel.h"
+#include "backend/cpu/half.h"
 #include "backend/cpu/tile.h"
 
 #include <string.h>
 
 enum { ROWS = CTI_TILE_ROWS, COLS = CTI_TILE_COLS };
 
-/* ---- f32 ---- */
+/* ---- f32, bf16 ---- */
 static int get_op(ct_stream *s, ct_conv_pass pass, const ct_conv_args *a, cti_dnnl_op **op)
 {
     cti_dnnl_key key;
@@ -17,6 +18,9 @@ static int get_op(ct_stream *s, ct_conv_pass pass, const ct_conv_args *a, cti_dn
     cti_dnnl_conv *k = &key.u.conv;
     k->pass = (int32_t)pass;
     k->bias = pass == CT_CONV_FORWARD && a->bias != NULL;
+    k->bf16 = (a->x.dtype == CT_BF16 ? CTI_BF16_IN : 0) |
+              (a->w.dtype == CT_BF16 ? CTI_BF16_WEIGHT : 0) |
+              (k->bias && a->bias->dtype == CT_BF16 ? CTI_BF16_BIAS : 0);
     k->n = a->x.shape[0];
     k->c = a->x.shape[1];
     k->h = a->x.shape[2];
@@ -39,7 +43,7 @@ static int get_op(ct_stream *s, ct_conv_pass pass, const ct_conv_args *a, cti_dn
     return cti_dnnl_get(s, &key, op);
 }
 
-static int run_f32(ct_stream *s, ct_conv_pass pass, const ct_conv_args *a)
+static int run_dnnl(ct_stream *s, ct_conv_pass pass, const ct_conv_args *a)
 {
     cti_dnnl_op *op;
     int rc = get_op(s, pass, a, &op);
@@ -271,11 +275,12 @@ static void run_weight_f64(ct_stream *s, const ct_conv_args *a)
 /* ---- the family ---- */
 static int check_dtype(ct_conv_pass pass, const ct_conv_args *a)
 {
-    const ct_dtype d = a->x.dtype;
-    bool same = a->w.dtype == d && a->y.dtype == d;
+    const ct_dtype d = a->x.dtype, wide = cti_wide_dtype(d);
+    bool fit = a->y.dtype == d && (wide == CT_F32 || wide == CT_F64);
+    fit = fit && (a->w.dtype == d || (pass == CT_CONV_BACKWARD_WEIGHT && a->w.dtype == wide));
     if (pass == CT_CONV_FORWARD && a->bias)
-        same = same && a->bias->dtype == d;
-    return same && (d == CT_F32 || d == CT_F64) ? CT_OK : CT_EDTYPE;
+        fit = fit && (a->bias->dtype == d || a->bias->dtype == wide);
+    return fit ? CT_OK : CT_EDTYPE;
 }
 
 static bool is_empty(const ct_conv_args *a)
@@ -301,12 +306,29 @@ static void run_empty(ct_conv_pass pass, const ct_conv_args *a)
     }
 }
 
+static ct_conv_args wide_args(const ct_conv_args *args, ct_view *bias)
+{
+    ct_conv_args w = *args;
+    w.x = cti_wide_meta(&args->x);
+    w.w = cti_wide_meta(&args->w);
+    w.y = cti_wide_meta(&args->y);
+    if (args->bias) {
+        *bias = cti_wide_meta(args->bias);
+        w.bias = bias;
+    }
+    return w;
+}
+
 static int workspace(ct_stream *s, ct_conv_pass pass, const ct_conv_args *args, size_t *bytes)
 {
     *bytes = 0;
     int rc = check_dtype(pass, args);
     if (rc || is_empty(args))
         return rc;
+    ct_view bias;
+    const ct_conv_args wide = wide_args(args, &bias);
+    if (args->x.dtype == CT_F16)
+        return workspace(s, pass, &wide, bytes);
     if (args->x.dtype == CT_F64) {
         const int64_t sg =
             pass == CT_CONV_FORWARD ? args->w.shape[1] : args->w.shape[0] / args->groups;
@@ -316,9 +338,26 @@ static int workspace(ct_stream *s, ct_conv_pass pass, const ct_conv_args *args, 
     }
     cti_dnnl_op *op;
     rc = get_op(s, pass, args, &op);
+    if (rc == CT_EDTYPE)
+        return workspace(s, pass, &wide, bytes);
     if (!rc)
         *bytes = cti_dnnl_workspace(op);
     return rc;
+}
+
+static int run(ct_stream *s, ct_conv_pass pass, const ct_conv_args *args);
+
+/* In f32. */
+static int wide_run(ct_stream *s, ct_conv_pass pass, const ct_conv_args *args)
+{
+    cti_half h = {.s = s};
+    const bool dx = pass == CT_CONV_BACKWARD_DATA, dw = pass == CT_CONV_BACKWARD_WEIGHT;
+    ct_conv_args w = *args;
+    w.x = *(dx ? cti_half_out(&h, &args->x, false) : cti_half_in(&h, &args->x));
+    w.w = *(dw ? cti_half_out(&h, &args->w, false) : cti_half_in(&h, &args->w));
+    w.y = *(dx || dw ? cti_half_in(&h, &args->y) : cti_half_out(&h, &args->y, false));
+    w.bias = cti_half_in(&h, args->bias);
+    return cti_half_done(&h, h.rc ? h.rc : run(s, pass, &w));
 }
 
 static int run(ct_stream *s, ct_conv_pass pass, const ct_conv_args *args)
@@ -326,10 +365,15 @@ static int run(ct_stream *s, ct_conv_pass pass, const ct_conv_args *args)
     int rc = check_dtype(pass, args);
     if (rc)
         return rc;
+    const ct_dtype d = args->x.dtype;
+    if (!is_empty(args) && (d == CT_F32 || d == CT_BF16)) {
+        rc = run_dnnl(s, pass, args);
+        return rc == CT_EDTYPE ? wide_run(s, pass, args) : rc;
+    }
+    if (cti_is_half(d))
+        return wide_run(s, pass, args);
     if (is_empty(args))
         run_empty(pass, args);
-    else if (args->x.dtype == CT_F32)
-        return run_f32(s, pass, args);
     else if (pass == CT_CONV_BACKWARD_WEIGHT)
         run_weight_f64(s, args);
     else

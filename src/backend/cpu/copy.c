@@ -118,8 +118,7 @@ CONVERT(bool, f64, uint8_t, double, x != 0)
 CONVERT(bool, i64, uint8_t, int64_t, x != 0)
 #undef CONVERT
 
-/* One step of a conversion, or none. */
-static cti_span_fn direct(ct_dtype d, ct_dtype s)
+cti_span_fn cti_cpu_convert(ct_dtype d, ct_dtype s)
 {
     static const cti_span_fn to_f32[CT_DTYPE_COUNT] = {
         [CT_BOOL] = cv_f32_u8, [CT_U8] = cv_f32_u8,   [CT_I32] = cv_f32_i32,
@@ -214,8 +213,8 @@ int cti_cpu_copy(ct_stream *s, const ct_view *dst, const ct_view *src)
         return CT_EDTYPE;
     c.bytes[0] = (int64_t)ct_dtype_bytes(at);
     do {
-        ct_dtype next = direct(dst->dtype, at) ? dst->dtype : way(dst->dtype, at);
-        c.fn[c.n++] = direct(next, at);
+        ct_dtype next = cti_cpu_convert(dst->dtype, at) ? dst->dtype : way(dst->dtype, at);
+        c.fn[c.n++] = cti_cpu_convert(next, at);
         c.bytes[c.n] = (int64_t)ct_dtype_bytes(next);
         at = next;
     } while (at != dst->dtype);

@@ -3,10 +3,12 @@
 #ifndef BACKEND_CPU_COPY_H
 #define BACKEND_CPU_COPY_H
 
-#include "backend/cpu/parallel.h"
+#include "backend/cpu/loop.h"
 #include "backend/scalar.h"
 
 int cti_cpu_copy(ct_stream *s, const ct_view *dst, const ct_view *src);
+/* The loop that converts in one step (f32 and bf16, f32 and f16: always), or NULL. */
+cti_span_fn cti_cpu_convert(ct_dtype to, ct_dtype from);
 int cti_cpu_fill(ct_stream *s, const ct_view *dst, double value);
 
 CTI_INLINE float cti_f32_from_bf16(uint16_t h)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "backend/cpu/cpu.h"
+#include "backend/cpu/half.h"
 
 #include <stdio.h>
 
@@ -16,18 +16,18 @@ const ct_backend cti_backend_cpu = {
     .version = CT_VERSION,
     .name = "cpu",
     .host_memory = true,
-    .float_dtypes = 1u << CT_F32 | 1u << CT_F64,
+    .float_dtypes = 1u << CT_F32 | 1u << CT_F64 | 1u << CT_BF16 | 1u << CT_F16,
     .probe = probe,
     .mem = &cti_cpu_mem,
     .ew = &cti_cpu_ew,
-    .reduce = &cti_cpu_reduce,
+    .reduce = &cti_half_reduce,
     .matmul = &cti_cpu_matmul,
     .conv = &cti_cpu_conv,
-    .pool = &cti_cpu_pool,
-    .norm = &cti_cpu_norm,
-    .loss = &cti_cpu_loss,
-    .index = &cti_cpu_index,
-    .image = &cti_cpu_image,
-    .random = &cti_cpu_random,
+    .pool = &cti_half_pool,
+    .norm = &cti_half_norm,
+    .loss = &cti_half_loss,
+    .index = &cti_half_index,
+    .image = &cti_half_image,
+    .random = &cti_half_random,
     .optim = &cti_cpu_optim,
 };

@@ -11,11 +11,17 @@
 
 struct cti_dnnl; /* dnnl.h */
 
+#define CTI_HALF_MAX 6 /* operands of half precision in a call; half.h */
+
 struct ct_stream {
     int threads; /* the team of every parallel region: num_threads(s->threads) */
     cti_mem *mem;
     ct_error *err;
     struct cti_dnnl *dnnl;
+    struct {
+        void *at;
+        size_t bytes;
+    } half[CTI_HALF_MAX];
     ct_device_counters counters;
 };
 

@@ -13,6 +13,7 @@ struct cti_dnnl_op {
     uint64_t hash;
     cti_dnnl_op *chain;         /* the next in its bucket */
     cti_dnnl_op *newer, *older; /* by last use */
+    bool refused;               /* there is no such primitive for bf16 */
 
     dnnl_primitive_t main;
     dnnl_exec_arg_t arg[ARGS_MAX];
@@ -159,13 +160,13 @@ static dnnl_status_t matmul_make(ct_stream *s, cti_dnnl_op *op)
     }
     desc a = {0}, b = {0}, bias = {0}, y = {0};
     dnnl_primitive_desc_t pd = NULL;
-    dnnl_status_t st = desc_strided(&a, nd, da, sa);
+    dnnl_status_t st = desc_strided(&a, k->bf16 & CTI_BF16_IN, nd, da, sa);
     if (!st)
-        st = desc_strided(&b, nd, db, sb);
+        st = desc_strided(&b, k->bf16 & CTI_BF16_IN, nd, db, sb);
     if (!st)
-        st = desc_strided(&y, nd, dy, k->y);
+        st = desc_strided(&y, k->bf16 & CTI_BF16_OUT, nd, dy, k->y);
     if (!st && k->bias)
-        st = desc_strided(&bias, nd, one, ob);
+        st = desc_strided(&bias, k->bf16 & CTI_BF16_BIAS, nd, one, ob);
     if (!st)
         st = matmul_pd(&pd, dn->engine, REF(a), REF(b), k->bias ? REF(bias) : NULL, REF(y),
                        k->add ? dn->attr_add : dn->attr);
@@ -201,14 +202,15 @@ static dnnl_status_t conv_describe(const cti_dnnl_conv *k, conv_descs *c)
         c->pad_end[i] = k->pad_end[i];
     }
     c->has_bias = k->bias;
-    dnnl_status_t st = desc_tagged(&c->x, 4, x, dnnl_nhwc);
+    dnnl_status_t st = desc_tagged(&c->x, k->bf16 & CTI_BF16_IN, 4, x, dnnl_nhwc);
     if (!st)
-        st = desc_tagged(&c->y, 4, y, dnnl_nhwc);
+        st = desc_tagged(&c->y, k->bf16 & CTI_BF16_IN, 4, y, dnnl_nhwc);
     if (!st && k->bias)
-        st = desc_tagged(&c->bias, 1, &k->k, dnnl_a);
+        st = desc_tagged(&c->bias, k->bf16 & CTI_BF16_BIAS, 1, &k->k, dnnl_a);
     if (!st)
-        st = k->groups > 1 ? desc_tagged(&c->w, 5, wg, dnnl_format_tag_any) :
-                             desc_tagged(&c->w, 4, w, dnnl_format_tag_any);
+        st = k->groups > 1 ?
+                 desc_tagged(&c->w, k->bf16 & CTI_BF16_WEIGHT, 5, wg, dnnl_format_tag_any) :
+                 desc_tagged(&c->w, k->bf16 & CTI_BF16_WEIGHT, 4, w, dnnl_format_tag_any);
     return st;
 }
 
@@ -267,8 +269,8 @@ static dnnl_status_t conv_args(ct_stream *s, cti_dnnl_op *op, dnnl_primitive_des
     if (st)
         return st;
     desc plain = {0};
-    st = k->groups > 1 ? desc_tagged(&plain, 5, wg, dnnl_goihw) :
-                         desc_tagged(&plain, 4, w, dnnl_oihw);
+    st = k->groups > 1 ? desc_tagged(&plain, k->bf16 & CTI_BF16_WEIGHT, 5, wg, dnnl_goihw) :
+                         desc_tagged(&plain, k->bf16 & CTI_BF16_WEIGHT, 4, w, dnnl_oihw);
     op->reorder_after = dw;
     if (!st && !dnnl_memory_desc_equal(packed, REF(plain)))
         st = conv_reorder(s, op, REF(plain), packed);
@@ -346,6 +348,17 @@ static void evict_oldest(ct_stream *s)
     dn->count--;
 }
 
+static bool key_bf16(const cti_dnnl_key *key)
+{
+    return key->kind == CTI_DNNL_MATMUL ? key->u.matmul.bf16 : key->u.conv.bf16;
+}
+
+static int found(cti_dnnl_op *op, cti_dnnl_op **out)
+{
+    *out = op->refused ? NULL : op;
+    return op->refused ? CT_EDTYPE : CT_OK;
+}
+
 static int op_make(ct_stream *s, const cti_dnnl_key *key, uint64_t hash, cti_dnnl_op **out)
 {
     struct cti_dnnl *dn = s->dnnl;
@@ -358,7 +371,8 @@ static int op_make(ct_stream *s, const cti_dnnl_key *key, uint64_t hash, cti_dnn
     int before = threads_enter(s);
     dnnl_status_t st = key->kind == CTI_DNNL_MATMUL ? matmul_make(s, op) : conv_make(s, op);
     threads_leave(s, before);
-    if (st) {
+    op->refused = st == dnnl_unimplemented && key_bf16(key);
+    if (st && !op->refused) {
         op_free(s, op);
         return fail(s, key, "making a primitive", st);
     }
@@ -368,8 +382,7 @@ static int op_make(ct_stream *s, const cti_dnnl_key *key, uint64_t hash, cti_dnn
     dn->bucket[hash % BUCKETS] = op;
     lru_front(dn, op);
     dn->count++;
-    *out = op;
-    return CT_OK;
+    return found(op, out);
 }
 
 void cti_dnnl_key_init(cti_dnnl_key *key, cti_dnnl_kind kind)
@@ -385,16 +398,14 @@ int cti_dnnl_get(ct_stream *s, const cti_dnnl_key *key, cti_dnnl_op **out)
     struct cti_dnnl *dn = s->dnnl;
     /* A workspace query and the call that follows it ask twice in a row. */
     if (dn->newest && key_equal(&dn->newest->key, key)) {
-        *out = dn->newest;
-        return CT_OK;
+        return found(dn->newest, out);
     }
     uint64_t hash = key_hash(key);
     for (cti_dnnl_op *op = dn->bucket[hash % BUCKETS]; op; op = op->chain) {
         if (op->hash == hash && key_equal(&op->key, key)) {
             lru_unlink(dn, op);
             lru_front(dn, op);
-            *out = op;
-            return CT_OK;
+            return found(op, out);
         }
     }
     return op_make(s, key, hash, out);

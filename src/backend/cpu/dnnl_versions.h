@@ -30,26 +30,30 @@ static void desc_clear(desc *d)
 #endif
 }
 
-static dnnl_status_t desc_strided(desc *d, int ndim, const int64_t *dim, const int64_t *stride)
+static dnnl_status_t desc_strided(desc *d, bool bf16, int ndim, const int64_t *dim,
+                                  const int64_t *stride)
 {
+    const dnnl_data_type_t type = bf16 ? dnnl_bf16 : dnnl_f32;
     dnnl_dims_t dims, strides;
     memcpy(dims, dim, (size_t)ndim * sizeof *dim);
     memcpy(strides, stride, (size_t)ndim * sizeof *stride);
 #if DNNL_VERSION_MAJOR >= 3
-    return dnnl_memory_desc_create_with_strides(d, ndim, dims, dnnl_f32, strides);
+    return dnnl_memory_desc_create_with_strides(d, ndim, dims, type, strides);
 #else
-    return dnnl_memory_desc_init_by_strides(d, ndim, dims, dnnl_f32, strides);
+    return dnnl_memory_desc_init_by_strides(d, ndim, dims, type, strides);
 #endif
 }
 
-static dnnl_status_t desc_tagged(desc *d, int ndim, const int64_t *dim, dnnl_format_tag_t tag)
+static dnnl_status_t desc_tagged(desc *d, bool bf16, int ndim, const int64_t *dim,
+                                 dnnl_format_tag_t tag)
 {
+    const dnnl_data_type_t type = bf16 ? dnnl_bf16 : dnnl_f32;
     dnnl_dims_t dims;
     memcpy(dims, dim, (size_t)ndim * sizeof *dim);
 #if DNNL_VERSION_MAJOR >= 3
-    return dnnl_memory_desc_create_with_tag(d, ndim, dims, dnnl_f32, tag);
+    return dnnl_memory_desc_create_with_tag(d, ndim, dims, type, tag);
 #else
-    return dnnl_memory_desc_init_by_tag(d, ndim, dims, dnnl_f32, tag);
+    return dnnl_memory_desc_init_by_tag(d, ndim, dims, type, tag);
 #endif
 }
 

@@ -2,7 +2,7 @@
 /* Elementwise kernels of the CPU. Each is a loop over a two-dimensional span with a contiguous path that
  * vectorises and a strided one; loop.h brings every layout into that form. */
 #include "backend/cpu/copy.h"
-#include "backend/cpu/loop.h"
+#include "backend/cpu/half.h"
 #include "backend/cpu/math.h"
 #include "backend/scalar.h"
 
@@ -130,14 +130,15 @@ CTI_DEFINE_UNARY_NEEDS(unary_needs)
 static int unary(ct_stream *s, ct_unary fn, const ct_view *y, const ct_view *x)
 {
     const ct_view *v[] = {y, x};
-    dense_arg c = {(y->dtype == CT_F32 ? unary_f32 : unary_f64)[fn], 1, 0};
+    const ct_dtype t = cti_wide_dtype(y->dtype);
+    dense_arg c = {(t == CT_F32 ? unary_f32 : unary_f64)[fn], 1, 0};
     cti_loop l;
 
-    if ((y->dtype != CT_F32 && y->dtype != CT_F64) || x->dtype != y->dtype)
+    if ((t != CT_F32 && t != CT_F64) || x->dtype != y->dtype)
         return CT_EDTYPE;
     cti_loop_init(&l, 2, v);
     if (l.numel > 0)
-        cti_loop_run(s, &l, y->dtype == CT_F32 ? span_f32 : span_f64, &c);
+        cti_loop_run_wide(s, &l, v, false, t == CT_F32 ? span_f32 : span_f64, &c);
     return CT_OK;
 }
 
@@ -147,15 +148,15 @@ static int unary_grad(ct_stream *s, ct_unary fn, const ct_view *dx, int beta, co
     int needs = unary_needs((int)fn);
     const ct_view *aux = needs == CTI_NEEDS_X ? x : needs == CTI_NEEDS_Y ? y : dy;
     const ct_view *v[] = {dx, dy, aux};
-    dense_arg c = {(dx->dtype == CT_F32 ? grad_f32 : grad_f64)[fn], 2, beta};
+    const ct_dtype t = cti_wide_dtype(dx->dtype);
+    dense_arg c = {(t == CT_F32 ? grad_f32 : grad_f64)[fn], 2, beta};
     cti_loop l;
 
-    if ((dx->dtype != CT_F32 && dx->dtype != CT_F64) || dy->dtype != dx->dtype ||
-        aux->dtype != dx->dtype)
+    if ((t != CT_F32 && t != CT_F64) || dy->dtype != dx->dtype || aux->dtype != dx->dtype)
         return CT_EDTYPE;
     cti_loop_init(&l, 3, v);
     if (l.numel > 0)
-        cti_loop_run(s, &l, dx->dtype == CT_F32 ? span_f32 : span_f64, &c);
+        cti_loop_run_wide(s, &l, v, beta != 0, t == CT_F32 ? span_f32 : span_f64, &c);
     return CT_OK;
 }
 
@@ -289,14 +290,16 @@ static int binary(ct_stream *s, ct_binary fn, const ct_view *y, const ct_view *a
 {
     const ct_view *v[] = {y, a, b};
     bool comparing = fn >= CT_BIN_EQ;
-    cti_span_fn f = comparing ? compare[a->dtype] : arithmetic[a->dtype][fn];
+    cti_span_fn f = comparing ? compare[a->dtype] : arithmetic[cti_wide_dtype(a->dtype)][fn];
     cti_loop l;
 
     if (!f || a->dtype != b->dtype || y->dtype != (comparing ? CT_BOOL : a->dtype))
         return CT_EDTYPE;
     cti_loop_init(&l, 3, v);
-    if (l.numel > 0)
+    if (l.numel > 0 && comparing)
         cti_loop_run(s, &l, f, &fn);
+    else if (l.numel > 0)
+        cti_loop_run_wide(s, &l, v, false, f, NULL);
     return CT_OK;
 }
 
@@ -405,22 +408,24 @@ static int affine(ct_stream *s, const ct_view *y, int beta, const ct_view *x, do
         [CT_F32] = affine_f32, [CT_F64] = affine_f64, [CT_I32] = affine_i32, [CT_I64] = affine_i64};
     const ct_view *v[] = {y, x};
     affine_arg c = {mul, add, cti_i64_from_f64(mul), cti_i64_from_f64(add), beta};
+    cti_span_fn fn = f[cti_wide_dtype(y->dtype)];
     cti_loop l;
 
-    if (!f[y->dtype] || x->dtype != y->dtype)
+    if (!fn || x->dtype != y->dtype)
         return CT_EDTYPE;
     cti_loop_init(&l, 2, v);
     if (l.numel > 0)
-        cti_loop_run(s, &l, f[y->dtype], &c);
+        cti_loop_run_wide(s, &l, v, beta != 0, fn, &c);
     return CT_OK;
 }
 
 static int mul_add(ct_stream *s, const ct_view *y, int beta, const ct_view *a, const ct_view *b)
 {
     const ct_view *v[] = {y, a, b};
+    const ct_dtype t = cti_wide_dtype(y->dtype);
     cti_loop l;
 
-    if ((y->dtype != CT_F32 && y->dtype != CT_F64) || a->dtype != y->dtype || b->dtype != y->dtype)
+    if ((t != CT_F32 && t != CT_F64) || a->dtype != y->dtype || b->dtype != y->dtype)
         return CT_EDTYPE;
     cti_loop_init(&l, 3, v);
     /* The one-value path is for b. */
@@ -430,7 +435,7 @@ static int mul_add(ct_stream *s, const ct_view *y, int beta, const ct_view *a, c
         cti_loop_init(&l, 3, v);
     }
     if (l.numel > 0)
-        cti_loop_run(s, &l, y->dtype == CT_F32 ? mul_add_f32 : mul_add_f64, &beta);
+        cti_loop_run_wide(s, &l, v, beta != 0, t == CT_F32 ? mul_add_f32 : mul_add_f64, &beta);
     return CT_OK;
 }
 

@@ -2,7 +2,7 @@
 /* The less often used elementwise functions of the CPU (scalar_math.h), and where. */
 #include "backend/cpu/math.h"
 
-#include "backend/cpu/loop.h"
+#include "backend/cpu/half.h"
 #include "backend/scalar_math.h"
 
 #define AT(T, o, i) (*(T *)(p##o + (i)*sp->s[o]))
@@ -69,7 +69,7 @@ CTI_DEFINE_MATH_NEEDS(math_needs)
 
 static bool is_float(const ct_view *v)
 {
-    return v->dtype == CT_F32 || v->dtype == CT_F64;
+    return cti_wide_dtype(v->dtype) == CT_F32 || v->dtype == CT_F64;
 }
 
 int cti_cpu_math(ct_stream *s, ct_math fn, double a, double b, const ct_view *y, const ct_view *x)
@@ -82,7 +82,7 @@ int cti_cpu_math(ct_stream *s, ct_math fn, double a, double b, const ct_view *y,
         return CT_EDTYPE;
     cti_loop_init(&l, 2, v);
     if (l.numel > 0)
-        cti_loop_run(s, &l, (y->dtype == CT_F32 ? math_f32 : math_f64)[fn], &c);
+        cti_loop_run_wide(s, &l, v, false, (y->dtype == CT_F64 ? math_f64 : math_f32)[fn], &c);
     return CT_OK;
 }
 
@@ -99,7 +99,7 @@ int cti_cpu_math_grad(ct_stream *s, ct_math fn, double a, double b, const ct_vie
         return CT_EDTYPE;
     cti_loop_init(&l, 3, v);
     if (l.numel > 0)
-        cti_loop_run(s, &l, (dx->dtype == CT_F32 ? grad_f32 : grad_f64)[fn], &c);
+        cti_loop_run_wide(s, &l, v, beta != 0, (dx->dtype == CT_F64 ? grad_f64 : grad_f32)[fn], &c);
     return CT_OK;
 }
 
@@ -142,14 +142,14 @@ static const cti_span_fn math2[CT_DTYPE_COUNT][CT_MA2_COUNT] = {
 int cti_cpu_math2(ct_stream *s, ct_math2 fn, const ct_view *y, const ct_view *a, const ct_view *b)
 {
     const ct_view *v[] = {y, a, b};
-    cti_span_fn f = math2[y->dtype][fn];
+    cti_span_fn f = math2[cti_wide_dtype(y->dtype)][fn];
     cti_loop l;
 
     if (!f || a->dtype != y->dtype || b->dtype != y->dtype)
         return CT_EDTYPE;
     cti_loop_init(&l, 3, v);
     if (l.numel > 0)
-        cti_loop_run(s, &l, f, NULL);
+        cti_loop_run_wide(s, &l, v, false, f, NULL);
     return CT_OK;
 }
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* f32 by oneDNN, f64 by our own tiles. */
+/* f32 and bf16 by oneDNN, f64 by our own tiles; f16, and bf16 where oneDNN has none, in f32. */
 #include "backend/cpu/cpu.h"
 #include "backend/cpu/dnnl.h"
-#include "backend/cpu/parallel.h"
+#include "backend/cpu/half.h"
 #include "backend/cpu/tile.h"
 
 #include <string.h>
@@ -102,6 +102,9 @@ static void reduce_problem(const ct_matmul_args *args, cti_dnnl_matmul *p)
     p->n = args->y.shape[nd - 1];
     p->k = args->a.shape[nd - 1];
     p->bias = args->bias != NULL;
+    p->bf16 = (args->a.dtype == CT_BF16 ? CTI_BF16_IN : 0) |
+              (args->y.dtype == CT_BF16 ? CTI_BF16_OUT : 0) |
+              (args->bias && args->bias->dtype == CT_BF16 ? CTI_BF16_BIAS : 0);
     p->add = args->beta != 0;
     while (fold_into_rows(p))
         ;
@@ -121,7 +124,7 @@ static int64_t batches(const cti_dnnl_matmul *p)
     return n;
 }
 
-/* ---- f32 ---- */
+/* ---- f32, bf16 ---- */
 
 /* An operand that oneDNN doesn't take goes through a dense copy: matrices that overlap themselves (rows
  * broadcast), and vectors with gaps. */
@@ -149,16 +152,16 @@ static bool is_woven(const cti_dnnl_matmul *p, const int64_t *stride)
     return woven;
 }
 
-static void plan_copy(cti_dnnl_matmul *p, int64_t *stride, int64_t rows, int64_t cols, void *data,
-                      dense_copy *c)
+static void plan_copy(cti_dnnl_matmul *p, int64_t *stride, int64_t rows, int64_t cols,
+                      const ct_view *v, dense_copy *c)
 {
     const int r = p->n_batch;
     memset(c, 0, sizeof *c);
     c->needed = !is_matrix(rows, cols, stride[r], stride[r + 1]) || is_woven(p, stride);
     if (!c->needed)
         return;
-    c->from.data = data;
-    c->from.dtype = CT_F32;
+    c->from.data = v->data;
+    c->from.dtype = v->dtype;
     c->from.ndim = r + 2;
     c->to = c->from;
     int64_t n = 1;
@@ -171,7 +174,7 @@ static void plan_copy(cti_dnnl_matmul *p, int64_t *stride, int64_t rows, int64_t
             stride[i] = n;
         n *= d;
     }
-    c->bytes = round64((size_t)n * sizeof(float));
+    c->bytes = round64((size_t)n * ct_dtype_bytes(v->dtype));
 }
 
 typedef struct plan {
@@ -185,13 +188,13 @@ static int make_plan(ct_stream *s, const ct_matmul_args *args, plan *pl)
     cti_dnnl_key_init(&pl->key, CTI_DNNL_MATMUL);
     cti_dnnl_matmul *p = &pl->key.u.matmul;
     reduce_problem(args, p);
-    plan_copy(p, p->a, p->m, p->k, args->a.data, &pl->a);
-    plan_copy(p, p->b, p->k, p->n, args->b.data, &pl->b);
-    plan_copy(p, p->y, p->m, p->n, args->y.data, &pl->y);
+    plan_copy(p, p->a, p->m, p->k, &args->a, &pl->a);
+    plan_copy(p, p->b, p->k, p->n, &args->b, &pl->b);
+    plan_copy(p, p->y, p->m, p->n, &args->y, &pl->y);
     return cti_dnnl_get(s, &pl->key, &pl->op);
 }
 
-static int matmul_f32(ct_stream *s, const ct_matmul_args *args)
+static int matmul_dnnl(ct_stream *s, const ct_matmul_args *args)
 {
     plan pl;
     int rc = make_plan(s, args, &pl);
@@ -341,11 +344,12 @@ static ct_view sum_view(const ct_matmul_args *args)
 
 static int check_dtype(const ct_matmul_args *args)
 {
-    ct_dtype d = args->y.dtype;
-    bool same = args->a.dtype == d && args->b.dtype == d &&
-                (!args->bias || args->bias->dtype == d) &&
-                (!args->a_sum || args->a_sum->dtype == d);
-    return same && (d == CT_F32 || d == CT_F64) ? CT_OK : CT_EDTYPE;
+    const ct_dtype d = args->a.dtype, wide = cti_wide_dtype(d);
+    const ct_view *results[] = {&args->y, args->bias, args->a_sum};
+    bool fit = args->b.dtype == d && (wide == CT_F32 || wide == CT_F64);
+    for (int i = 0; i < 3; i++)
+        fit = fit && (!results[i] || results[i]->dtype == d || results[i]->dtype == wide);
+    return fit ? CT_OK : CT_EDTYPE;
 }
 
 static bool is_empty(const ct_matmul_args *args)
@@ -353,8 +357,39 @@ static bool is_empty(const ct_matmul_args *args)
     return !ct_view_numel(&args->y) || !args->a.shape[args->a.ndim - 1];
 }
 
+static int product(ct_stream *s, const ct_matmul_args *args);
+static int product_workspace(ct_stream *s, const ct_matmul_args *args, size_t *bytes);
+
+/* In f32. */
+static int wide_product(ct_stream *s, const ct_matmul_args *args)
+{
+    cti_half h = {.s = s};
+    ct_matmul_args w = *args;
+    w.a = *cti_half_in(&h, &args->a);
+    w.b = *cti_half_in(&h, &args->b);
+    w.bias = cti_half_in(&h, args->bias);
+    w.y = *cti_half_out(&h, &args->y, args->beta != 0);
+    return cti_half_done(&h, h.rc ? h.rc : product(s, &w));
+}
+
+static int wide_workspace(ct_stream *s, const ct_matmul_args *args, size_t *bytes)
+{
+    ct_matmul_args w = *args;
+    ct_view bias;
+    w.a = cti_wide_meta(&args->a);
+    w.b = cti_wide_meta(&args->b);
+    w.y = cti_wide_meta(&args->y);
+    if (args->bias) {
+        bias = cti_wide_meta(args->bias);
+        w.bias = &bias;
+    }
+    return product_workspace(s, &w, bytes);
+}
+
 static int product_workspace(ct_stream *s, const ct_matmul_args *args, size_t *bytes)
 {
+    if (args->a.dtype == CT_F16 && !is_empty(args))
+        return wide_workspace(s, args, bytes);
     if (is_empty(args))
         return CT_OK;
     if (args->y.dtype == CT_F64) {
@@ -364,6 +399,8 @@ static int product_workspace(ct_stream *s, const ct_matmul_args *args, size_t *b
     }
     plan pl;
     int rc = make_plan(s, args, &pl);
+    if (rc == CT_EDTYPE)
+        return wide_workspace(s, args, bytes);
     if (!rc)
         *bytes = pl.a.bytes + pl.b.bytes + pl.y.bytes + cti_dnnl_workspace(pl.op);
     return rc;
@@ -377,7 +414,7 @@ static int workspace(ct_stream *s, const ct_matmul_args *args, size_t *bytes)
         rc = product_workspace(s, args, bytes);
     if (!rc && args->a_sum) {
         ct_view sum = sum_view(args);
-        *bytes = CTI_MAX(*bytes, cti_cpu_reduce.workspace(s, CT_RED_SUM, &sum, &args->a));
+        *bytes = CTI_MAX(*bytes, cti_half_reduce.workspace(s, CT_RED_SUM, &sum, &args->a));
     }
     return rc;
 }
@@ -386,8 +423,13 @@ static int product(ct_stream *s, const ct_matmul_args *args)
 {
     if (!ct_view_numel(&args->y))
         return CT_OK;
-    if (args->y.dtype == CT_F32 && !is_empty(args))
-        return matmul_f32(s, args);
+    const ct_dtype d = args->a.dtype;
+    if ((d == CT_F32 || d == CT_BF16) && !is_empty(args)) {
+        int rc = matmul_dnnl(s, args);
+        return rc == CT_EDTYPE ? wide_product(s, args) : rc;
+    }
+    if (cti_is_half(d))
+        return wide_product(s, args);
     cti_dnnl_matmul p;
     memset(&p, 0, sizeof p);
     reduce_problem(args, &p);
@@ -406,7 +448,7 @@ static int matmul(ct_stream *s, const ct_matmul_args *args)
     if (rc || !args->a_sum)
         return rc;
     ct_view sum = sum_view(args);
-    return cti_cpu_reduce.reduce(s, CT_RED_SUM, &sum, 0, &args->a, 1, args->workspace);
+    return cti_half_reduce.reduce(s, CT_RED_SUM, &sum, 0, &args->a, 1, args->workspace);
 }
 
 const ct_k_matmul cti_cpu_matmul = {

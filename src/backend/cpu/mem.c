@@ -2,6 +2,7 @@
 #define _DEFAULT_SOURCE /* _SC_PHYS_PAGES */
 #include "backend/cpu/cpu.h"
 #include "backend/cpu/dnnl.h"
+#include "backend/cpu/half.h"
 #include "backend/cpu/parallel.h"
 
 #include <omp.h>
@@ -61,6 +62,7 @@ static void mem_close(ct_stream *s)
 {
     if (!s)
         return;
+    cti_half_close(s);
     cti_dnnl_close(s);
     cti_free(s->mem, s);
 }
