@@ -72,6 +72,15 @@ typedef enum ct_scope_flags {
      * (ct_label_begin; modules do that), the shapes and what its operands are like. NaN or Inf that only
      * pass through are no error until ct_backward is called on them. */
     CT_SCOPE_ANOMALY = 16,
+    /* Mixed precision (PyTorch: autocast): ops take their float32, bfloat16 and float16 operands by a policy of each
+     * op. Products of matrices and convolutions run in this dtype; sums, means, norms, softmax, losses, exp, log, pow
+     * and their like in float32; where operands differ in dtype the others take the widest, and in place that of
+     * what is changed. Parameters stay float32, as do their gradients; the copies of them that are used are kept
+     * until they change. float64 is left alone. Around forward and loss, not around backward, which takes
+     * the dtypes that forward had. OFF inside: as without. */
+    CT_SCOPE_AUTOCAST_BF16 = 32,
+    CT_SCOPE_AUTOCAST_F16 = 64,
+    CT_SCOPE_AUTOCAST_OFF = 128,
 } ct_scope_flags;
 
 int ct_scope_begin(ct_ctx *ctx, unsigned flags);
@@ -82,6 +91,8 @@ int ct_scope_end(ct_ctx *ctx);
 ct_tensor *ct_scope_return(ct_tensor *t);
 bool ct_grad_enabled(const ct_ctx *ctx);
 bool ct_anomaly_enabled(const ct_ctx *ctx);
+/* Is autocast on here? *dtype (or NULL): its dtype, float32 when it is off. */
+bool ct_autocast_enabled(const ct_ctx *ctx, ct_dtype *dtype);
 /* What is being computed, for anomaly detection: names that nest ("encoder.0"). Begin and end pair. */
 void ct_label_begin(ct_ctx *ctx, const char *name);
 void ct_label_end(ct_ctx *ctx);

@@ -308,7 +308,7 @@ static int record(cti_node *n)
         if (t->grad_fn) {
             cti_node_retain(t->grad_fn);
             n->edge[i] = (cti_edge){t->grad_fn, t->output_nr};
-        } else if (!(n->edge[i].fn = cti_accumulator_of(t))) {
+        } else if (!(n->edge[i].fn = cti_accumulator_of(t->origin ? t->origin : t))) {
             return n->ctx->err.code;
         }
     }
@@ -345,6 +345,29 @@ static int run(cti_node *n)
     return r >= 0 && n->recording ? record(n) : r;
 }
 
+/* With the operands that autocast gives. */
+static int run_cast(ct_ctx *ctx, const cti_apply_call *call, int n_out, ct_tensor **out)
+{
+    cti_apply_call cast = *call;
+    cti_node_list list;
+    ct_tensor **in = cti_list_begin(ctx, &list, call->n_in);
+    if (!in)
+        return ctx->err.code;
+    int r = cti_autocast(call, in);
+    ctx->autocast = false;
+    cast.in = in;
+    r = r < 0 ? r : cti_apply_run(&cast, n_out, out);
+    ctx->autocast = true;
+    for (int i = 0; i < call->n_in; i++) {
+        if (!in[i] || in[i] == call->in[i] || in[i]->origin)
+            continue;
+        cti_scope_leave(in[i]);
+        ct_tensor_release(in[i]);
+    }
+    cti_list_end(&list);
+    return r;
+}
+
 int cti_apply_run(const cti_apply_call *call, int n_out, ct_tensor **out)
 {
     ct_ctx *ctx = cti_ctx_of(call->n_in, call->in);
@@ -355,6 +378,8 @@ int cti_apply_run(const cti_apply_call *call, int n_out, ct_tensor **out)
     if (check_inputs(ctx, call->op, call->n_in, call->in) < 0)
         return ctx->err.code;
     cti_enter(ctx);
+    if (ctx->autocast && cti_autocast_changes(call))
+        return run_cast(ctx, call, n_out, out);
     cti_node *n = cti_node_new(ctx, call->op, call->n_in, n_out);
     if (!n)
         return ctx->err.code;

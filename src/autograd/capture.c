@@ -179,6 +179,7 @@ static int try_capture(ct_ctx *ctx, ct_capture *c, int (*fn)(void *), void *user
     uint64_t misses = ctx->capture_misses;
     if (mem->capture_begin(ctx->device.stream) < 0)
         return CT_EDEVICE;
+    ctx->capture_serial++;
     bool late = ctx->late_armed;
     ctx->late_armed = false;
     ctx->pool = &ctx->capture_pool;

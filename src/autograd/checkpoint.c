@@ -12,6 +12,8 @@ typedef struct attrs {
     ct_segment fn;
     void *user;
     uint32_t step, micro, ordinal; /* of random numbers at the begin */
+    bool autocast;
+    ct_dtype autocast_dtype;
 } attrs;
 
 /* ---- forward ---- */
@@ -105,6 +107,8 @@ static int vjp(cti_node *n, ct_tensor *const *dy, ct_tensor **dx)
     ctx->micro = a->micro;
     ctx->dropout_ordinal = a->ordinal;
     ctx->recomputing = true;
+    ctx->autocast = a->autocast;
+    ctx->autocast_dtype = a->autocast_dtype;
     r = run_again(n, dy);
     ctx->recomputing = outer;
     ctx->step = step;
@@ -119,7 +123,8 @@ static const ct_op op_checkpoint = {.name = "checkpoint",
                                     .optional = ~0u,
                                     .infer = infer,
                                     .vjp = vjp,
-                                    .recomputes = true};
+                                    .recomputes = true,
+                                    .autocast = CTI_AS_IS};
 
 int ct_checkpoint(ct_ctx *ctx, ct_segment fn, void *user, int n_in, ct_tensor *const *in, int n_out,
                   ct_tensor **out)
@@ -139,7 +144,13 @@ int ct_checkpoint(ct_ctx *ctx, ct_segment fn, void *user, int n_in, ct_tensor *c
         return fn(ctx, n_in, in, n_out, out, user);
     ct_tensor *x[CTI_MAX_SLOTS]; /* out may be in */
     memcpy(x, in, (size_t)n_in * sizeof *in);
-    attrs a = {fn, user, ctx->step, ctx->micro, ctx->dropout_ordinal};
+    attrs a = {.fn = fn,
+               .user = user,
+               .step = ctx->step,
+               .micro = ctx->micro,
+               .ordinal = ctx->dropout_ordinal,
+               .autocast = ctx->autocast,
+               .autocast_dtype = ctx->autocast_dtype};
     return cti_apply_run(
         &(cti_apply_call){&op_checkpoint, &a, sizeof a, n_in, x, .always_record = true}, n_out,
         out);

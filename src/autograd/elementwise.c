@@ -171,7 +171,7 @@ static ct_view with_leading(const ct_view *dx, int ndim)
 int cti_sum_into(cti_node *n, const ct_view *dx, int beta, const ct_view *src, double scale)
 {
     const ct_backend *be = cti_be(n);
-    if (cti_same_shape(dx, src))
+    if (cti_same_shape(dx, src) && dx->dtype == src->dtype)
         return be->ew->affine(cti_stream(n), dx, beta, src, scale, 0);
     ct_view y = with_leading(dx, src->ndim);
     size_t bytes = be->reduce->workspace(cti_stream(n), CT_RED_SUM, &y, src);

@@ -191,7 +191,8 @@ static const cti_function *function_of(ct_ctx *ctx, const ct_function *fn)
                     .torch_name = f->torch_name,
                     .optional = fn->optional,
                     .infer = infer,
-                    .vjp = fn->backward ? vjp : NULL};
+                    .vjp = fn->backward ? vjp : NULL,
+                    .autocast = CTI_AS_IS};
     f->next = ctx->functions;
     ctx->functions = f;
     return f;

@@ -51,8 +51,12 @@ const ct_view *cti_dx(cti_node *n, int i, int *beta)
     if (!cti_edge_wanted(n, i))
         return NULL;
     ct_tensor *there = n->edge[i].fn->dy[n->edge[i].nr];
-    const ct_view *meta = &n->in_view[i];
-    bool chosen = n->ctx->run->got; /* ct_grad: nothing goes to a leaf's own gradient */
+    ct_tensor *leaf = n->edge[i].fn->leaf;
+    ct_view like = n->in_view[i];
+    const ct_view *meta = &like;
+    if (leaf && n->op->f32_grads >> i & 1u && n->ctx->device.be->f32_of_half)
+        like.dtype = leaf->view.dtype; /* autocast cast the leaf */
+    bool chosen = n->ctx->run->got;    /* ct_grad: nothing goes to a leaf's own gradient */
     if (there && (n->op->accumulates >> i & 1u) && cti_is_exclusive(there) &&
         there->view.dtype == meta->dtype) {
         *beta = 1;
@@ -61,9 +65,9 @@ const ct_view *cti_dx(cti_node *n, int i, int *beta)
     if (!n->dx[i]) {
         int64_t stride[CT_MAX_DIMS];
         cti_dense_order(meta, stride);
-        ct_tensor *leaf = n->edge[i].fn->leaf, *home = leaf && !chosen ? leaf->grad_home : NULL;
+        ct_tensor *home = leaf && !chosen ? leaf->grad_home : NULL;
         if (home && !there && !leaf->grad && cti_home_is_free(leaf, NULL) &&
-            cti_view_dense_like(&home->view, meta)) {
+            home->view.dtype == meta->dtype && cti_view_dense_like(&home->view, meta)) {
             n->dx[i] = ct_tensor_retain(home);
             return &home->view;
         }
@@ -90,8 +94,8 @@ static ct_tensor *saved(cti_node *n, int slot, bool graph)
     if (!s->storage)
         return NULL;
     cti_node *from = graph && s->kind == 'x' ? n->edge[s->index].fn : NULL;
-    if (from && from->leaf)
-        return from->leaf;
+    if (from && from->leaf) /* cast as it was */
+        return ct_cast(from->leaf, s->view.dtype);
     ct_tensor *t = cti_tensor_view_of(n->ctx, s->storage, &s->view);
     if (!t)
         return NULL;

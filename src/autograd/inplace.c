@@ -88,12 +88,14 @@ static const ct_op op_region = {.name = "as_strided",
                                 .torch_name = "AsStridedBackward0",
                                 .infer = infer_region,
                                 .backward = backward_region,
-                                .no_second = NO_SECOND};
+                                .no_second = NO_SECOND,
+                                .autocast = CTI_AS_IS};
 static const ct_op op_put = {.name = "copy_slices",
                              .torch_name = "CopySlices",
                              .infer = infer_put,
                              .backward = backward_put,
-                             .no_second = NO_SECOND};
+                             .no_second = NO_SECOND,
+                             .autocast = CTI_AS_IS};
 
 /* ---- whose graph a tensor has ---- */
 

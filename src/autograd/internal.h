@@ -65,6 +65,10 @@ struct ct_tensor {
     int output_nr;
     cti_node *accumulator; /* a leaf's end of the graph: not owned, it owns us */
     ct_tensor *grad;       /* owned; leaves alone */
+    ct_tensor *
+        shadow; /* owned: of autocast; of shadow_version of the storage, cast in capture shadow_serial */
+    uint64_t shadow_version, shadow_serial;
+    ct_tensor *origin;     /* a shadow's: whose it is; not owned */
     ct_tensor *grad_home;  /* owned: the fixed memory of grad, once the leaf was in captured work */
     cti_hook *hooks;       /* of a leaf: owned */
     bool keeps_grad;       /* a result with ct_tensor_retain_grad */
@@ -80,7 +84,8 @@ struct cti_scope {
     cti_scope *parent;
     ct_tensor *first;
     unsigned flags;
-    bool outer_grad_mode, outer_inference, outer_anomaly;
+    bool outer_grad_mode, outer_inference, outer_anomaly, outer_autocast;
+    ct_dtype outer_autocast_dtype;
     uint64_t live_nodes_at_begin;
 };
 
@@ -162,6 +167,8 @@ struct ct_ctx {
     cti_scope root;
     cti_scope *scope; /* innermost */
     bool grad_mode, inference, anomaly;
+    bool autocast;
+    ct_dtype autocast_dtype;
     bool saw_grad; /* an operand required grad, recorded or not */
     bool direct;
     char fallback[256]; /* why device = auto isn't CUDA */
@@ -197,6 +204,7 @@ struct ct_ctx {
     cti_pool main_pool, capture_pool;
     cti_pool *pool; /* where new storages come from */
     cti_storage *workspace;
+    uint64_t capture_serial;         /* captures begun */
     size_t wanted_bytes, room_bytes; /* of the last failed allocation */
     /* captured work */
     struct ct_capture *capture; /* warming up or being captured */
@@ -290,6 +298,11 @@ typedef struct cti_apply_call {
     bool always_record; /* also where no input requires grad */
 } cti_apply_call;
 int cti_apply_run(const cti_apply_call *call, int n_out, ct_tensor **out);
+
+/* autocast.c */
+bool cti_autocast_changes(const cti_apply_call *call);        /* is an operand to be cast? */
+int cti_autocast(const cti_apply_call *call, ct_tensor **in); /* the operands to take */
+ct_tensor *cti_uncast_gradient(cti_node *n, ct_tensor *g, const ct_tensor *leaf);
 
 /* inplace.c */
 int cti_tensor_sync(ct_tensor *t); /* a view's grad_fn, after its base was changed in place */

@@ -56,11 +56,22 @@ typedef struct ct_case {
 } ct_case;
 
 /* ---- the op ---- */
+/* What autocast does with float32, bfloat16 and float16 operands (PyTorch's lists for CUDA, and means and
+ * variances with the sums). */
+typedef enum cti_autocast_policy {
+    CTI_WIDEST, /* of several dtypes: the widest; one stays */
+    CTI_LOW,    /* the scope's: products of matrices, convolutions */
+    CTI_F32,    /* reductions, norms, losses, functions that lose digits */
+    CTI_AS_IS,
+} cti_autocast_policy;
+
 typedef struct ct_op {
-    const char *name;             /* "max_pool2d": file name, error prefix */
-    const char *torch_name;       /* "MaxPool2DWithIndicesBackward0": what grad_fn says */
-    unsigned optional;            /* bit i: input i may be NULL */
-    unsigned accumulates;         /* bit i: backward takes beta 1 for dx i; else the engine adds */
+    const char *name;       /* "max_pool2d": file name, error prefix */
+    const char *torch_name; /* "MaxPool2DWithIndicesBackward0": what grad_fn says */
+    unsigned optional;      /* bit i: input i may be NULL */
+    unsigned accumulates;   /* bit i: backward takes beta 1 for dx i; else the engine adds */
+    unsigned f32_grads; /* bit i: backward of half-precision operands can write dx i as float32 */
+    cti_autocast_policy autocast;
     int (*infer)(cti_node *n);    /* checks shapes and dtypes, declares the outputs */
     int (*forward)(cti_node *n);  /* launches kernels, saves; NULL for pure views */
     int (*backward)(cti_node *n); /* writes each dx that is wanted */
@@ -92,6 +103,9 @@ int cti_apply_multi(const ct_op *op, const void *attr, size_t attr_bytes, int n_
  * forward saves of that memory is a copy made before. */
 ct_tensor *cti_apply_inplace(const ct_op *op, const void *attr, size_t attr_bytes, int n_in,
                              ct_tensor *const *in);
+
+/* What autocast makes of an operand of a formula, by the formula's policy. NULL passes. */
+ct_tensor *cti_operand(const ct_op *formula, ct_tensor *x);
 
 /* The context of the first operand that isn't NULL; NULL when all are. */
 ct_ctx *cti_ctx_of(int n, ct_tensor *const *in);

@@ -17,6 +17,14 @@ int ct_scope_begin(ct_ctx *ctx, unsigned flags)
     s->outer_grad_mode = ctx->grad_mode;
     s->outer_inference = ctx->inference;
     s->outer_anomaly = ctx->anomaly;
+    s->outer_autocast = ctx->autocast;
+    s->outer_autocast_dtype = ctx->autocast_dtype;
+    if (flags & (CT_SCOPE_AUTOCAST_BF16 | CT_SCOPE_AUTOCAST_F16)) {
+        ctx->autocast = true;
+        ctx->autocast_dtype = flags & CT_SCOPE_AUTOCAST_BF16 ? CT_BF16 : CT_F16;
+    }
+    if (flags & CT_SCOPE_AUTOCAST_OFF)
+        ctx->autocast = false;
     s->live_nodes_at_begin = ctx->n_live_nodes;
     if (flags & CT_SCOPE_ANOMALY && !ctx->anomaly) {
         ctx->anomaly = true;
@@ -73,6 +81,8 @@ int ct_scope_end(ct_ctx *ctx)
     ctx->grad_mode = s->outer_grad_mode;
     ctx->inference = s->outer_inference;
     ctx->anomaly = s->outer_anomaly;
+    ctx->autocast = s->outer_autocast;
+    ctx->autocast_dtype = s->outer_autocast_dtype;
     if ((s->flags & CT_SCOPE_STEP) && ctx->n_live_nodes > s->live_nodes_at_begin)
         cti_fail(&ctx->err, CT_ESTATE,
                  "the step ended with %" PRIu64 " live graph nodes, it began with %" PRIu64

@@ -142,6 +142,11 @@ static int deliver_all(cti_node *n, int r)
     for (int i = 0; i < n->n_in; i++) {
         ct_tensor *g = n->dx[i];
         n->dx[i] = NULL;
+        const ct_tensor *leaf = g && cti_edge_wanted(n, i) ? n->edge[i].fn->leaf : NULL;
+        if (leaf && g->view.dtype != leaf->view.dtype && r >= 0) {
+            g = cti_uncast_gradient(n, g, leaf);
+            r = g ? r : n->ctx->err.code;
+        }
         if (g && r >= 0 && n->ctx->anomaly && cti_edge_wanted(n, i))
             r = cti_anomaly_gave(n, i, g, n->ctx->run->came);
         if (g && cti_edge_wanted(n, i) && r >= 0)
@@ -306,6 +311,7 @@ static int run_all(ct_ctx *ctx, cti_run *run, int n_outputs, ct_tensor *const *o
         return r;
     cti_enter(ctx);
     const ct_op *running = ctx->running;
+    ctx->autocast = false;
     ctx->run = run;
     for (int o = 0; o < n_outputs && r >= 0; o++)
         r = cti_anomaly_start(ctx, outputs[o]);

@@ -155,6 +155,7 @@ void ct_tensor_release(ct_tensor *t)
         cti_scope_leave(t);
     ct_tensor_release(t->grad);
     ct_tensor_release(t->grad_home);
+    ct_tensor_release(t->shadow);
     cti_storage_release(t->storage);
     if (t->keeps_grad)
         cti_hooks_forget_keeper(t);

@@ -32,7 +32,7 @@
 extern "C" {
 #endif
 
-#define CT_BACKEND_ABI 3
+#define CT_BACKEND_ABI 4
 
 /* A strided window on device memory. Strides are in elements and may be 0 (broadcast); channels-last
  * is a stride order, nothing else. */
@@ -531,6 +531,9 @@ typedef struct ct_backend {
     unsigned
         float_dtypes; /* bit 1 << dtype: what float kernels take. Copies, fills, affine, mul_add,
                             * arithmetic and sums take f64 everywhere. */
+    /* May y and a_sum of a matmul, the weight gradient of a convolution and a sum be f32 where the operands are
+     * bf16 or f16? */
+    bool f32_of_half;
     /* Is device `index` there and usable? CT_OK with what it is ("NVIDIA H200, sm_90") in `what`, else
      * CT_EDEVICE with the reason. */
     int (*probe)(int index, char *what, size_t cap);

@@ -9,11 +9,21 @@ static ct_tensor *owned[256];
 static int n_owned;
 static ts_golden *golden;
 
-void engine_open(void)
+static void open_as(ct_dtype dtype)
 {
-    ctx = ts_ctx(CT_F64, true);
+    ctx = ts_ctx(dtype, true);
     n_owned = 0;
     golden = ts_golden_must_open("autograd.safetensors");
+}
+
+void engine_open(void)
+{
+    open_as(CT_F64);
+}
+
+void engine_open_f32(void)
+{
+    open_as(CT_F32);
 }
 
 void engine_close(void)
@@ -38,13 +48,22 @@ void expect_values(const char *what, ct_tensor *t, int64_t n, const double *v)
         cr_expect(ts_close_values(torch, n, v, tol, msg, sizeof(msg)), "PyTorch, %s: %s", key, msg);
 }
 
-ct_tensor *leaf(int64_t n, const double *v)
+static ct_tensor *own(ct_tensor *t)
 {
-    ct_tensor *t = ts_vec(ctx, CT_F64, n, v);
     cr_assert(t != NULL, "no leaf: %s", ct_error_get(ctx)->text);
     cr_assert(n_owned < TS_LEN(owned), "more leaves than engine.c has room for");
     owned[n_owned++] = t;
     return t;
+}
+
+ct_tensor *leaf(int64_t n, const double *v)
+{
+    return own(ts_vec(ctx, ct_ctx_dtype(ctx), n, v));
+}
+
+ct_tensor *leaf_matrix(int64_t rows, int64_t cols, const double *v)
+{
+    return own(ts_mat(ctx, ct_ctx_dtype(ctx), rows, cols, v));
 }
 
 ct_tensor *wanting(int64_t n, const double *v)

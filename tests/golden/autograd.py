@@ -684,6 +684,100 @@ def anomaly__names_the_backward_that_makes_an_inf():
         (wanting(4, 0).sqrt() * leaf(1, 0)).sum().backward()
 
 
+# ---- autocast ---- On the CPU; what sums and losses run in is CUDA's list, which the CPU's is not.
+
+EPS8 = 2.0 ** -8
+
+
+def f32(*rows):
+    return torch.tensor(rows, dtype=torch.float32)
+
+
+def bf16():
+    return torch.autocast("cpu", dtype=torch.bfloat16)
+
+
+def autocast__runs_products_in_its_dtype():
+    x, w = f32([1 + EPS8, 2], [3, 4]), f32([1, 0], [0, 1 + EPS8])
+    with bf16():
+        put("linear", torch.nn.functional.linear(x, w).flatten())
+        put("matmul", (x @ w).flatten())
+        put("conv2d", torch.nn.functional.conv2d(x.view(1, 1, 2, 2), w.view(1, 1, 2, 2)).flatten())
+
+
+def autocast__leaves_other_ops_in_the_dtype_that_comes_and_takes_the_widest_of_several():
+    with bf16():
+        put("add of both", torch.tensor([1., 2.]).bfloat16() + torch.tensor([1 + EPS8, -2]))
+
+
+def autocast__gives_parameters_gradients_in_float32():
+    x, w, b = f32([1, 2], [3, 4]), f32([1 + EPS8, 3]).requires_grad_(), torch.tensor([1 + EPS8], requires_grad=True)
+    with bf16():
+        y = torch.nn.functional.linear(x, w, b)
+        put("y", y.flatten())
+        loss = y.float().sum()
+    loss.backward()
+    put("w", w.grad.flatten())
+    put("b", b.grad)
+
+
+def autocast__casts_activations_on_the_record():
+    x, w = f32([1, 2]).requires_grad_(), f32([3, 5])
+    with bf16():
+        loss = torch.nn.functional.linear(x * 2, w).float().sum()
+    loss.backward()
+    put("x", x.grad.flatten())
+
+
+def autocast__is_off_in_a_nested_region_and_on_again_after():
+    x, w = f32([1 + EPS8]), f32([1])
+    with bf16(), torch.autocast("cpu", enabled=False):
+        put("off", torch.nn.functional.linear(x, w))
+
+
+def autocast__of_forward_is_what_backward_goes_by_inside_and_outside():
+    x, w = f32([1, 2]), f32([3, 5], [7, 11]).requires_grad_()
+    with bf16():
+        loss = torch.nn.functional.linear(x, w).square().float().sum()
+    loss.backward()
+    put("w", w.grad.flatten())
+
+
+def autocast__lets_batch_norm_keep_its_statistics_and_parameters_in_float32():
+    x = f32([1], [3]).requires_grad_()
+    w, b = torch.tensor([2.], requires_grad=True), torch.tensor([1.], requires_grad=True)
+    with bf16():
+        low = torch.nn.functional.linear(x, f32([1]))
+        y = torch.nn.functional.batch_norm(low, torch.zeros(1), torch.ones(1), w, b, True)
+        put("y", y.flatten())
+        loss = (y * f32([1], [3])).sum()
+    loss.backward()
+    put("db", b.grad)
+
+
+def autocast__gradients_of_gradients_go_through_the_casts():
+    x, w = f32([1, 2]), f32([3, 5]).requires_grad_()
+    with bf16():
+        y = torch.nn.functional.linear(x, w)
+        loss = (y * y * y).float().sum()
+    g = grad(loss, w, create_graph=True)
+    put("g", g.flatten())
+    put("gg", grad(g.sum(), w).flatten())
+
+
+def autocast__leaves_frozen_parameters_without_gradients():
+    x, w, v = f32([1]), f32([3]), f32([2]).requires_grad_()
+    with bf16():
+        loss = torch.nn.functional.linear(torch.nn.functional.linear(x, w), v).float().sum()
+    with bf16():
+        w.requires_grad_()
+        after = torch.nn.functional.linear(torch.nn.functional.linear(x, w), v).float().sum()
+    loss.backward()
+    put("v", v.grad.flatten())
+    after.backward()
+    put("w", w.grad.flatten())
+
+
 def main():
     global TEST
     check_version()

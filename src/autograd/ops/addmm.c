@@ -28,11 +28,12 @@ static ct_tensor *call(ct_tensor *const *in, const ct_case *c)
     return (batches ? ct_baddbmm : ct_addmm)(in[0], in[1], in[2], c->arg[0], c->arg[1]);
 }
 
-const ct_op cti_op_addmm = {.name = "addmm", CT_CASES(cases), .call = call};
+const ct_op cti_op_addmm = {.name = "addmm", .autocast = CTI_LOW, CT_CASES(cases), .call = call};
 
 static ct_tensor *sum(ct_tensor *x, ct_tensor *product, double alpha, double beta)
 {
     char s[96], t[96];
+    x = cti_operand(&cti_op_addmm, x);
     ct_tensor *y = alpha == 1 ? product : ct_affine(product, alpha, 0);
     if (!x || !y)
         return ct_add(x, y);

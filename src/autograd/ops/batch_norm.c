@@ -17,6 +17,19 @@ enum { SAVE_X, SAVE_WEIGHT, SAVE_MEAN, SAVE_INVSTD };
 
 static const char *const names[N_IN] = {"x", "weight", "bias", "running_mean", "running_var"};
 
+/* What is kept of half-precision data may be float32. */
+static int check_dtypes(cti_node *n)
+{
+    const ct_dtype d = cti_x(n, IN_X)->dtype;
+    for (int i = IN_WEIGHT; i < N_IN; i++) {
+        const ct_view *v = cti_x(n, i);
+        if (v && v->dtype != d && v->dtype != cti_stat_dtype(d))
+            return cti_op_fail(n, CT_EDTYPE, "dtypes differ: x is %s, %s is %s (ct_cast)",
+                               ct_dtype_name(d), names[i], ct_dtype_name(v->dtype));
+    }
+    return CT_OK;
+}
+
 static int check_channels(cti_node *n)
 {
     const ct_view *x = cti_x(n, IN_X);
@@ -39,7 +52,7 @@ static int infer(cti_node *n)
     const ct_view *x = cti_x(n, IN_X);
     char s[64];
     int rc = cti_check_float(n, IN_X);
-    rc = rc ? rc : cti_check_same_dtype(n);
+    rc = rc ? rc : check_dtypes(n);
     if (rc)
         return rc;
     if (x->ndim < 2)
@@ -148,15 +161,16 @@ static ct_tensor *per_channel(ct_tensor *v, int ndim)
 }
 
 /* The batch's statistics are made anew of x: so their own gradients count. */
-static int vjp(cti_node *n, ct_tensor *const *dy, ct_tensor **dx)
+static int vjp(cti_node *n, ct_tensor *const *dys, ct_tensor **dx)
 {
     const attrs *a = cti_attr(n);
-    ct_tensor *x = cti_saved_tensor(n, SAVE_X);
+    ct_tensor *weight = cti_saved_tensor(n, SAVE_WEIGHT), *x = cti_saved_tensor(n, SAVE_X);
     if (!x)
         return cti_pending(n);
+    const ct_dtype dtype = weight ? ct_tensor_dtype(weight) : ct_tensor_dtype(x);
     int dims[CT_MAX_DIMS], nd = 0, ndim = ct_tensor_ndim(x);
-    ct_tensor *w = per_channel(cti_saved_tensor(n, SAVE_WEIGHT), ndim);
-    ct_dtype dtype = ct_tensor_dtype(x);
+    ct_tensor *w = per_channel(weight, ndim), *dy = ct_cast(dys[0], dtype);
+    x = ct_cast(x, dtype);
     for (int i = 0; i < ndim; i++)
         if (i != 1)
             dims[nd++] = i;
@@ -168,18 +182,18 @@ static int vjp(cti_node *n, ct_tensor *const *dy, ct_tensor **dx)
         centred = ct_sub(x, per_channel(ct_cast(cti_saved_tensor(n, SAVE_MEAN), dtype), ndim));
         invstd = per_channel(ct_cast(cti_saved_tensor(n, SAVE_INVSTD), dtype), ndim);
     }
-    ct_tensor *xhat = ct_mul(centred, invstd), *g = w ? ct_mul(dy[0], w) : dy[0];
+    ct_tensor *xhat = ct_mul(centred, invstd), *g = w ? ct_mul(dy, w) : dy;
     if (cti_wants(n, IN_WEIGHT))
-        dx[IN_WEIGHT] = ct_sum(ct_mul(dy[0], xhat), dims, nd, false);
+        dx[IN_WEIGHT] = ct_sum(ct_mul(dy, xhat), dims, nd, false);
     if (cti_wants(n, IN_BIAS))
-        dx[IN_BIAS] = ct_sum(dy[0], dims, nd, false);
+        dx[IN_BIAS] = ct_sum(dy, dims, nd, false);
     if (!cti_wants(n, IN_X))
         return cti_pending(n);
     if (a->batch_stats) {
         ct_tensor *along = ct_mul(xhat, ct_mean(ct_mul(g, xhat), dims, nd, true));
         g = ct_sub(ct_sub(g, ct_mean(g, dims, nd, true)), along);
     }
-    dx[IN_X] = ct_mul(g, invstd);
+    dx[IN_X] = ct_cast(ct_mul(g, invstd), cti_in_meta(n, IN_X)->dtype);
     return cti_pending(n);
 }
 
@@ -230,6 +244,7 @@ const ct_op cti_op_batch_norm = {.name = "batch_norm",
                                  .torch_name = "NativeBatchNormBackward0",
                                  .optional = (1U << N_IN) - 2,
                                  .accumulates = 1U << IN_X,
+                                 .autocast = CTI_AS_IS,
                                  .infer = infer,
                                  .forward = forward,
                                  .backward = backward,

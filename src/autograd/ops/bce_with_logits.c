@@ -29,7 +29,7 @@ static ct_tensor *call(ct_tensor *const *in, const ct_case *c)
 }
 
 const ct_op cti_op_bce_with_logits = {
-    .name = "bce_with_logits", .optional = 12, CT_CASES(cases), .call = call};
+    .name = "bce_with_logits", .optional = 12, .autocast = CTI_F32, CT_CASES(cases), .call = call};
 
 ct_tensor *cti_reduce_loss(const ct_op *op, ct_tensor *loss, ct_reduction reduction)
 {
@@ -49,6 +49,8 @@ static ct_tensor *weighted(ct_tensor *loss, ct_tensor *weight)
 ct_tensor *ct_bce_with_logits(ct_tensor *x, ct_tensor *target, ct_tensor *weight,
                               ct_tensor *pos_weight, ct_reduction reduction)
 {
+    x = cti_operand(&cti_op_bce_with_logits, x);
+    target = cti_operand(&cti_op_bce_with_logits, target);
     ct_tensor *log_s = ct_logsigmoid(x), *other = ct_affine(target, -1, 1);
     if (pos_weight)
         log_s = ct_mul(ct_affine(ct_mul(ct_affine(pos_weight, 1, -1), target), 1, 1), log_s);
@@ -58,6 +60,8 @@ ct_tensor *ct_bce_with_logits(ct_tensor *x, ct_tensor *target, ct_tensor *weight
 
 ct_tensor *ct_bce(ct_tensor *p, ct_tensor *target, ct_tensor *weight, ct_reduction reduction)
 {
+    p = cti_operand(&cti_op_bce_with_logits, p);
+    target = cti_operand(&cti_op_bce_with_logits, target);
     const double least = 3.7200759760208361e-44; /* exp(-100) */
     ct_tensor *yes = ct_log(ct_clamp(p, &least, NULL)),
               *no = ct_log(ct_clamp(ct_affine(p, -1, 1), &least, NULL));

@@ -44,6 +44,7 @@ static ct_tensor *call(ct_tensor *const *in, const ct_case *c)
 
 const ct_op cti_op_cast = {.name = "cast",
                            .torch_name = "ToCopyBackward0",
+                           .autocast = CTI_AS_IS,
                            .infer = infer,
                            .forward = forward,
                            .vjp = vjp,

@@ -79,6 +79,7 @@ static ct_tensor *call(ct_tensor *const *in, const ct_case *c)
 
 const ct_op cti_op_conv2d_weight = {.name = "conv2d_weight",
                                     .torch_name = "ConvolutionBackwardBackward0",
+                                    .autocast = CTI_LOW,
                                     .infer = infer,
                                     .forward = forward,
                                     .vjp = vjp,

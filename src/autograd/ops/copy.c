@@ -47,6 +47,7 @@ static ct_tensor *call(ct_tensor *const *in, const ct_case *c)
 
 const ct_op cti_op_copy = {.name = "copy",
                            .torch_name = "CopyBackwards",
+                           .autocast = CTI_AS_IS,
                            .infer = infer,
                            .forward = forward,
                            .vjp = vjp,

@@ -40,6 +40,7 @@ static int vjp(cti_node *n, ct_tensor *const *dy, ct_tensor **dx)
 
 static const ct_op op_rows = {.name = "cumprod",
                               .torch_name = "CumprodBackward0",
+                              .autocast = CTI_F32,
                               .infer = infer,
                               .forward = forward,
                               .vjp = vjp};

@@ -23,6 +23,7 @@ static int vjp(cti_node *n, ct_tensor *const *dy, ct_tensor **dx)
 
 static const ct_op op_rows = {.name = "cumsum",
                               .torch_name = "CumsumBackward0",
+                              .autocast = CTI_F32,
                               .infer = infer,
                               .forward = forward,
                               .vjp = vjp};

@@ -25,6 +25,7 @@ static ct_tensor *call(ct_tensor *const *in, const ct_case *c)
 const ct_op cti_op_exp = {.name = "exp",
                           .torch_name = "ExpBackward0",
                           .accumulates = 1,
+                          .autocast = CTI_F32,
                           .infer = cti_unary_infer,
                           .forward = cti_unary_forward,
                           .backward = cti_unary_backward,

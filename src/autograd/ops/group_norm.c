@@ -31,7 +31,7 @@ static ct_tensor *call(ct_tensor *const *in, const ct_case *c)
 }
 
 const ct_op cti_op_group_norm = {
-    .name = "group_norm", .optional = 6, CT_CASES(cases), .call = call};
+    .name = "group_norm", .optional = 6, .autocast = CTI_F32, CT_CASES(cases), .call = call};
 
 /* v [C] as [1,C,1,...]. */
 static ct_tensor *per_channel(ct_tensor *v, int ndim, int64_t channels)
@@ -49,6 +49,11 @@ ct_tensor *ct_group_norm(ct_tensor *x, int64_t groups, ct_tensor *weight, ct_ten
     if (!x)
         return cti_raise(cti_ctx_of(2, (ct_tensor *[]){weight, bias}), &cti_op_group_norm,
                          CT_EINVAL, "x is NULL");
+    x = cti_operand(&cti_op_group_norm, x);
+    weight = cti_operand(&cti_op_group_norm, weight);
+    bias = cti_operand(&cti_op_group_norm, bias);
+    if (!x)
+        return NULL;
     ct_view v = cti_meta(x);
     ct_ctx *ctx = ct_tensor_ctx(x);
     if (v.ndim < 2 || groups < 1 || v.shape[1] % groups || v.shape[1] == 0)

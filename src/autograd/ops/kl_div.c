@@ -19,7 +19,7 @@ static ct_tensor *call(ct_tensor *const *in, const ct_case *c)
                     ct_kl_div(in[0], in[1], c->arg[1] != 0, (ct_reduction)r);
 }
 
-const ct_op cti_op_kl_div = {.name = "kl_div", CT_CASES(cases), .call = call};
+const ct_op cti_op_kl_div = {.name = "kl_div", .autocast = CTI_F32, CT_CASES(cases), .call = call};
 
 static ct_tensor *elements(ct_tensor *x, ct_tensor *t, bool log_target)
 {
@@ -35,6 +35,8 @@ static ct_tensor *elements(ct_tensor *x, ct_tensor *t, bool log_target)
 
 ct_tensor *ct_kl_div(ct_tensor *x, ct_tensor *target, bool log_target, ct_reduction reduction)
 {
+    x = cti_operand(&cti_op_kl_div, x);
+    target = cti_operand(&cti_op_kl_div, target);
     return cti_reduce_loss(&cti_op_kl_div, elements(x, target, log_target), reduction);
 }
 

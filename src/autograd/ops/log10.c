@@ -27,6 +27,7 @@ static ct_tensor *call(ct_tensor *const *in, const ct_case *c)
 const ct_op cti_op_log10 = {.name = "log10",
                             .torch_name = "Log10Backward0",
                             .accumulates = 1,
+                            .autocast = CTI_F32,
                             .infer = cti_unary_infer,
                             .forward = cti_math_forward,
                             .backward = cti_math_backward,

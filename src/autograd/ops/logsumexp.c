@@ -20,10 +20,12 @@ static ct_tensor *call(ct_tensor *const *in, const ct_case *c)
     return c->arg[0] != 0 ? ct_softmin(in[0], n) : ct_logsumexp(in[0], dims, n, c->arg[1] != 0);
 }
 
-const ct_op cti_op_logsumexp = {.name = "logsumexp", CT_CASES(cases), .call = call};
+const ct_op cti_op_logsumexp = {
+    .name = "logsumexp", .autocast = CTI_F32, CT_CASES(cases), .call = call};
 
 ct_tensor *ct_logsumexp(ct_tensor *x, const int *dims, int n_dims, bool keepdim)
 {
+    x = cti_operand(&cti_op_logsumexp, x);
     ct_tensor *most = ct_amax(x ? ct_detach(x) : NULL, dims, n_dims, true);
     if (!most)
         return NULL;

@@ -357,6 +357,8 @@ static ct_tensor *call(ct_tensor *const *in, const ct_case *c)
 const ct_op cti_op_matmul = {.name = "matmul",
                              .torch_name = "MmBackward0",
                              .accumulates = 3,
+                             .f32_grads = 3,
+                             .autocast = CTI_LOW,
                              .infer = infer,
                              .forward = forward,
                              .backward = backward,

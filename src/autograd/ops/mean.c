@@ -47,6 +47,7 @@ static ct_tensor *call(ct_tensor *const *in, const ct_case *c)
 
 const ct_op cti_op_mean = {.name = "mean",
                            .torch_name = "MeanBackward0",
+                           .autocast = CTI_F32,
                            .infer = infer,
                            .forward = forward,
                            .vjp = vjp,

@@ -121,6 +121,7 @@ static ct_tensor *call(ct_tensor *const *in, const ct_case *c)
 const ct_op cti_op_mse_loss = {.name = "mse_loss",
                                .torch_name = "MseLossBackward0",
                                .accumulates = 3,
+                               .autocast = CTI_F32,
                                .infer = infer,
                                .forward = forward,
                                .backward = backward,

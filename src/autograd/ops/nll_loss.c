@@ -23,11 +23,14 @@ static ct_tensor *call(ct_tensor *const *in, const ct_case *c)
     return ct_nll_loss(in[0], in[1], in[2], (int64_t)c->arg[1], (ct_reduction)c->arg[0]);
 }
 
-const ct_op cti_op_nll_loss = {.name = "nll_loss", .optional = 4, CT_CASES(cases), .call = call};
+const ct_op cti_op_nll_loss = {
+    .name = "nll_loss", .optional = 4, .autocast = CTI_F32, CT_CASES(cases), .call = call};
 
 ct_tensor *ct_nll_loss(ct_tensor *x, ct_tensor *target, ct_tensor *weight, int64_t ignore_index,
                        ct_reduction reduction)
 {
+    x = cti_operand(&cti_op_nll_loss, x);
+    weight = cti_operand(&cti_op_nll_loss, weight);
     ct_tensor *kept = ct_ne(target, target ? ct_full_like(target, (double)ignore_index) : NULL);
     ct_tensor *safe = kept ? ct_where(kept, target, ct_zeros_like(target)) : NULL;
     ct_tensor *lp = ct_gather(x, 1, safe ? ct_unsqueeze(safe, 1) : NULL);

@@ -30,10 +30,11 @@ static ct_tensor *call(ct_tensor *const *in, const ct_case *c)
                             ct_cosine_similarity(in[0], in[1], dim, 1e-8);
 }
 
-const ct_op cti_op_norm = {.name = "norm", CT_CASES(cases), .call = call};
+const ct_op cti_op_norm = {.name = "norm", .autocast = CTI_F32, CT_CASES(cases), .call = call};
 
 ct_tensor *ct_norm(ct_tensor *x, double p, const int *dims, int n_dims, bool keepdim)
 {
+    x = cti_operand(&cti_op_norm, x);
     if (!x)
         return NULL;
     if (isnan(p))
@@ -61,11 +62,14 @@ static ct_tensor *at_least(ct_tensor *x, double eps)
 
 ct_tensor *ct_normalize(ct_tensor *x, double p, int dim, double eps)
 {
+    x = cti_operand(&cti_op_norm, x);
     return ct_div(x, at_least(ct_norm(x, p, &dim, 1, true), eps));
 }
 
 ct_tensor *ct_cosine_similarity(ct_tensor *a, ct_tensor *b, int dim, double eps)
 {
+    a = cti_operand(&cti_op_norm, a);
+    b = cti_operand(&cti_op_norm, b);
     ct_tensor *dot = ct_sum(ct_mul(a, b), &dim, 1, false);
     ct_tensor *na = at_least(ct_norm(a, 2, &dim, 1, false), eps),
               *nb = at_least(ct_norm(b, 2, &dim, 1, false), eps);

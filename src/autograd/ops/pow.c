@@ -62,6 +62,7 @@ static ct_tensor *call(ct_tensor *const *in, const ct_case *c)
 
 const ct_op cti_op_pow = {.name = "pow",
                           .torch_name = "PowBackward1",
+                          .autocast = CTI_F32,
                           .infer = infer,
                           .forward = forward,
                           .vjp = vjp,

@@ -20,7 +20,7 @@ static ct_tensor *call(ct_tensor *const *in, const ct_case *c)
     return ct_prelu(in[0], in[1]);
 }
 
-const ct_op cti_op_prelu = {.name = "prelu", CT_CASES(cases), .call = call};
+const ct_op cti_op_prelu = {.name = "prelu", .autocast = CTI_LOW, CT_CASES(cases), .call = call};
 
 ct_tensor *ct_prelu(ct_tensor *x, ct_tensor *weight)
 {
@@ -28,6 +28,10 @@ ct_tensor *ct_prelu(ct_tensor *x, ct_tensor *weight)
     char s[128];
     if (!x || !weight)
         return ct_mul(x, weight);
+    x = cti_operand(&cti_op_prelu, x);
+    weight = cti_operand(&cti_op_prelu, weight);
+    if (!x || !weight)
+        return NULL;
     int ndim = ct_tensor_ndim(x);
     int64_t n = ct_tensor_numel(weight), channels = ndim > 1 ? ct_tensor_size(x, 1) : 1;
     if (n != 1 && n != channels) {

@@ -36,8 +36,12 @@ static int vjp(cti_node *n, ct_tensor *const *dy, ct_tensor **dx)
     return cti_pending(n);
 }
 
-static const ct_op op_rows = {
-    .name = "prod", .torch_name = "ProdBackward0", .infer = infer, .forward = forward, .vjp = vjp};
+static const ct_op op_rows = {.name = "prod",
+                              .torch_name = "ProdBackward0",
+                              .autocast = CTI_F32,
+                              .infer = infer,
+                              .forward = forward,
+                              .vjp = vjp};
 
 /* arg: 1 for all, dim, keepdim. */
 static const ct_case cases[] = {

@@ -32,11 +32,18 @@ static ct_tensor *call(ct_tensor *const *in, const ct_case *c)
                             ct_l1_loss(in[0], in[1], r);
 }
 
-const ct_op cti_op_smooth_l1_loss = {.name = "smooth_l1_loss", CT_CASES(cases), .call = call};
+const ct_op cti_op_smooth_l1_loss = {
+    .name = "smooth_l1_loss", .autocast = CTI_F32, CT_CASES(cases), .call = call};
+
+static ct_tensor *distance(ct_tensor *x, ct_tensor *target)
+{
+    return ct_abs(ct_sub(cti_operand(&cti_op_smooth_l1_loss, x),
+                         cti_operand(&cti_op_smooth_l1_loss, target)));
+}
 
 ct_tensor *ct_l1_loss(ct_tensor *x, ct_tensor *target, ct_reduction reduction)
 {
-    return cti_reduce_loss(&cti_op_smooth_l1_loss, ct_abs(ct_sub(x, target)), reduction);
+    return cti_reduce_loss(&cti_op_smooth_l1_loss, distance(x, target), reduction);
 }
 
 ct_tensor *ct_smooth_l1_loss(ct_tensor *x, ct_tensor *target, double beta, ct_reduction reduction)
@@ -46,7 +53,7 @@ ct_tensor *ct_smooth_l1_loss(ct_tensor *x, ct_tensor *target, double beta, ct_re
                          "beta is %g: it must be 0 or more", beta);
     if (beta == 0)
         return ct_l1_loss(x, target, reduction);
-    ct_tensor *d = ct_abs(ct_sub(x, target));
+    ct_tensor *d = distance(x, target);
     ct_tensor *loss =
         ct_where(ct_lt(d, ct_full_like(d, beta)), ct_affine(ct_square(d), 0.5 / beta, 0),
                  ct_affine(d, 1, -0.5 * beta));
@@ -58,7 +65,7 @@ ct_tensor *ct_huber_loss(ct_tensor *x, ct_tensor *target, double delta, ct_reduc
     if (x && !(delta > 0))
         return cti_raise(ct_tensor_ctx(x), &cti_op_smooth_l1_loss, CT_EINVAL,
                          "delta is %g: it must be above 0", delta);
-    ct_tensor *d = ct_abs(ct_sub(x, target));
+    ct_tensor *d = distance(x, target);
     ct_tensor *loss = ct_where(ct_le(d, ct_full_like(d, delta)), ct_affine(ct_square(d), 0.5, 0),
                                ct_affine(d, delta, -0.5 * delta * delta));
     return cti_reduce_loss(&cti_op_smooth_l1_loss, loss, reduction);

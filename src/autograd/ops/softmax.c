@@ -68,6 +68,7 @@ static ct_tensor *call(ct_tensor *const *in, const ct_case *c)
 const ct_op cti_op_softmax = {.name = "softmax",
                               .torch_name = "SoftmaxBackward0",
                               .accumulates = 1,
+                              .autocast = CTI_F32,
                               .infer = cti_softmax_infer,
                               .forward = cti_softmax_forward,
                               .backward = cti_softmax_backward,

@@ -129,6 +129,7 @@ static ct_tensor *call(ct_tensor *const *in, const ct_case *c)
 
 const ct_op cti_op_sum = {.name = "sum",
                           .torch_name = "SumBackward0",
+                          .autocast = CTI_F32,
                           .infer = infer,
                           .forward = forward,
                           .vjp = vjp,

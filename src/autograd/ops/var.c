@@ -24,10 +24,11 @@ static ct_tensor *call(ct_tensor *const *in, const ct_case *c)
                                               c->arg[2] != 0);
 }
 
-const ct_op cti_op_var = {.name = "var", CT_CASES(cases), .call = call};
+const ct_op cti_op_var = {.name = "var", .autocast = CTI_F32, CT_CASES(cases), .call = call};
 
 ct_tensor *ct_var(ct_tensor *x, const int *dims, int n_dims, double correction, bool keepdim)
 {
+    x = cti_operand(&cti_op_var, x);
     ct_tensor *mean = ct_mean(x, dims, n_dims, true);
     if (!mean)
         return NULL;

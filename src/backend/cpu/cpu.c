@@ -17,6 +17,7 @@ const ct_backend cti_backend_cpu = {
     .name = "cpu",
     .host_memory = true,
     .float_dtypes = 1u << CT_F32 | 1u << CT_F64 | 1u << CT_BF16 | 1u << CT_F16,
+    .f32_of_half = true,
     .probe = probe,
     .mem = &cti_cpu_mem,
     .ew = &cti_cpu_ew,
