@@ -52,6 +52,23 @@ typedef struct ct_step_opts {
 } ct_step_opts;
 ct_step_opts ct_step_defaults(void);
 
+/* ---- loss scaling ---- torch.amp.GradScaler, for float16: small gradients don't vanish in it when they are
+ * those of a loss times a large number. The scale is the optimizer's, changes on the device, and is under its
+ * flag: a step whose gradients overflowed is skipped and halves it, growth_interval good ones in a row double it. */
+typedef struct ct_scaler_opts {
+    double init_scale, growth_factor, backoff_factor;
+    int64_t growth_interval;
+} ct_scaler_opts;
+ct_scaler_opts ct_scaler_defaults(void); /* 65536, 2, 0.5, 2000 */
+/* From now on gradients must be those of losses times ct_optim_loss_scale, which ct_optim_step divides out. With
+ * `latch` a loss that isn't finite stops, overflowed gradients don't. CT_EINVAL: a number out of range, named. */
+CT_NODISCARD int ct_optim_set_scaler(ct_ctx *ctx, ct_optim *o, ct_scaler_opts opts);
+/* One element of float32, to multiply losses with. Borrowed; NULL: there is no scaler. */
+ct_tensor *ct_optim_loss_scale(ct_optim *o);
+/* Scale and good steps since it changed (ct_step_result): after a restore. */
+CT_NODISCARD int ct_optim_set_loss_scale(ct_ctx *ctx, ct_optim *o, double scale,
+                                         int64_t growth_tracker);
+
 /* One step in two passes: norm and non-finite flag; then, unless flagged, divide, clip, update. Parameters
  * without a gradient are left alone. Bumps the versions of the parameters. Returns the pending error first. */
 CT_NODISCARD int ct_optim_step(ct_ctx *ctx, ct_optim *o, ct_step_opts opts);
@@ -63,8 +80,11 @@ void ct_optim_zero_grad(ct_optim *o); /* all to none */
 typedef struct ct_step_result {
     double weight, grad_norm; /* of the last step, before clipping */
     bool nonfinite;           /* the last step was skipped for a NaN or Inf in loss or gradient */
+    bool latched;             /* ... and nothing is applied any more */
     bool empty;               /* ... because the window's weight was 0 */
     int64_t applied, skipped; /* steps so far */
+    double loss_scale;        /* for the next step; 1: no scaler */
+    int64_t growth_tracker;   /* good steps since it changed */
 } ct_step_result;
 /* Waits for the device. */
 CT_NODISCARD int ct_optim_result(ct_ctx *ctx, ct_optim *o, ct_step_result *out);

@@ -503,10 +503,15 @@ typedef struct ct_opt_scalars {
     double max_norm; /* 0: don't clip */
     int32_t nesterov;
     int32_t latch; /* 1: after a non-finite step nothing is applied any more */
+    /* Of the loss scale; scale_interval 0: there is none. */
+    double scale_growth, scale_backoff;
+    int64_t scale_interval;
     /* out */
-    double weight;     /* the window's */
-    double grad_norm;  /* of the gradients divided by the window's weight, before clipping */
-    int32_t nonfinite; /* this step: bit 0 a gradient, bit 1 the weight was 0 (or not finite:
+    double weight;       /* the window's */
+    double grad_norm;    /* of the gradients divided by the window's weight, before clipping */
+    double loss_scale;   /* gradients are this many times too large; changed by pass 2 */
+    int64_t scale_clean; /* steps since it changed */
+    int32_t nonfinite;   /* this step: bit 0 a gradient, bit 1 the weight was 0 (or not finite:
                         * skipped, never latched), bit 2 the loss */
     int32_t latched;
     int64_t applied, skipped; /* totals */
@@ -515,10 +520,12 @@ typedef struct ct_opt_scalars {
 typedef struct ct_k_optim {
     size_t (*workspace)(ct_stream *s, ct_dtype dtype, int n, const ct_opt_param *params);
     /* Pass 1: weight (a scalar on the device of `dtype`, or NULL for 1), norm and non-finite flag, in a
-     * fixed tree: the same for any number of threads. loss: a device scalar of `dtype`, or NULL. */
+     * fixed tree: the same for any number of threads. loss: a device scalar of `dtype`, or NULL. With a
+     * loss scale gradients that overflowed are no reason to latch. */
     int (*norm)(ct_stream *s, ct_dtype dtype, int n, const ct_opt_param *params, const void *weight,
                 const void *loss, ct_opt_scalars *sc, void *workspace);
-    /* Pass 2: unless flagged, divide by the weight, clip, step (PyTorch's update rules). */
+    /* Pass 2: unless flagged, divide by weight and loss scale, clip, step (PyTorch's update rules); then, flagged or
+     * not, the next loss scale. */
     int (*step)(ct_stream *s, ct_opt_kind kind, ct_dtype dtype, int n, const ct_opt_param *params,
                 int n_guards, const ct_opt_guard *guards, ct_opt_scalars *sc);
 } ct_k_optim;

@@ -31,6 +31,19 @@ CTI_SCALAR float cti_f32_bits(uint32_t u)
     return x;
 }
 
+/* The loss scale after a step: torch.amp.GradScaler's rule. `overflow`: of loss or gradients. */
+CTI_SCALAR void cti_scale_next(double *scale, int64_t *clean, int overflow, double growth,
+                               double backoff, int64_t interval)
+{
+    if (overflow) {
+        *scale *= backoff;
+        *clean = 0;
+    } else if (++*clean >= interval) {
+        *clean = 0;
+        *scale = (float)(*scale * growth) < INFINITY ? *scale * growth : *scale;
+    }
+}
+
 #if defined(__CUDA_ARCH__)
 CTI_SCALAR float cti_exp_f32(float x)
 {

@@ -118,7 +118,7 @@ static const ct_k_optim *kernels(const ct_optim *o)
 }
 
 /* A kernel's status: the text is the kernel's, or made here. */
-static int launched(ct_optim *o, int rc, const char *what)
+int cti_optim_launched(ct_optim *o, int rc, const char *what)
 {
     if (rc == CT_OK)
         return CT_OK;
@@ -259,6 +259,7 @@ void ct_optim_free(ct_optim *o)
         ct_tensor_release(o->guards[i].backup);
     }
     ct_tensor_release(o->scalars);
+    ct_tensor_release(o->scale);
     ct_tensor_release(o->workspace);
     cti_free(mem, o->entries);
     cti_free(mem, o->list);
@@ -380,7 +381,7 @@ static int send_scalars(ct_optim *o, const ct_step_opts *opts)
     rc = dev->be->mem->upload(dev->stream, cti_tensor_ptr(o->scalars), &o->set, in_bytes);
     if (rc == CT_OK)
         memcpy(&o->sent, &o->set, in_bytes);
-    return launched(o, rc, "sending hyper-parameters");
+    return cti_optim_launched(o, rc, "sending hyper-parameters");
 }
 
 static void bump_all(ct_optim *o)
@@ -429,11 +430,13 @@ int ct_optim_step(ct_ctx *ctx, ct_optim *o, ct_step_opts opts)
                               opts.weight ? cti_tensor_ptr(opts.weight) : NULL,
                               opts.loss ? cti_tensor_ptr(opts.loss) : NULL, sc, work);
     if (rc != CT_OK)
-        return launched(o, rc, "the norm");
+        return cti_optim_launched(o, rc, "the norm");
     bump_all(o);
     rc = dev->be->optim->step(dev->stream, o->kind, o->dtype, n, o->list, o->n_guards,
                               o->guard_list, sc);
-    return launched(o, rc, "the step");
+    if (rc == CT_OK && o->scale)
+        rc = cti_optim_publish_scale(o);
+    return cti_optim_launched(o, rc, "the step");
 }
 
 void ct_optim_zero_grad(ct_optim *o)
@@ -450,9 +453,12 @@ static ct_step_result result_of(const ct_opt_scalars *sc)
         .weight = sc->weight,
         .grad_norm = sc->grad_norm,
         .nonfinite = (sc->nonfinite & 5) != 0 || sc->latched,
+        .latched = sc->latched != 0,
         .empty = (sc->nonfinite & 2) != 0,
         .applied = sc->applied,
         .skipped = sc->skipped,
+        .loss_scale = sc->scale_interval ? sc->loss_scale : 1,
+        .growth_tracker = sc->scale_clean,
     };
 }
 
@@ -474,7 +480,7 @@ int ct_optim_result(ct_ctx *ctx, ct_optim *o, ct_step_result *out)
     dev = cti_ctx_device(ctx);
     rc = dev->be->mem->download(dev->stream, &sc, cti_tensor_ptr(o->scalars), sizeof sc);
     if (rc != CT_OK)
-        return launched(o, rc, "reading the result");
+        return cti_optim_launched(o, rc, "reading the result");
     *out = result_of(&sc);
     return cti_ctx_verdicts(ctx);
 }
@@ -528,9 +534,26 @@ int ct_optim_state(ct_optim *o, ct_named_tensor *out, int cap)
     return n;
 }
 
+int cti_optim_read(ct_optim *o, ct_opt_scalars *sc)
+{
+    const cti_device *dev = cti_ctx_device(o->ctx);
+
+    return cti_optim_launched(
+        o, dev->be->mem->download(dev->stream, sc, cti_tensor_ptr(o->scalars), sizeof *sc),
+        "reading the state");
+}
+
+int cti_optim_write(ct_optim *o, const ct_opt_scalars *sc)
+{
+    const cti_device *dev = cti_ctx_device(o->ctx);
+
+    return cti_optim_launched(
+        o, dev->be->mem->upload(dev->stream, cti_tensor_ptr(o->scalars), sc, sizeof *sc),
+        "writing the state");
+}
+
 int ct_optim_set_counts(ct_ctx *ctx, ct_optim *o, int64_t applied, int64_t skipped)
 {
-    const cti_device *dev;
     ct_opt_scalars sc;
     int rc;
 
@@ -541,13 +564,10 @@ int ct_optim_set_counts(ct_ctx *ctx, ct_optim *o, int64_t applied, int64_t skipp
     if (!o || o->ctx != ctx || applied < 0 || skipped < 0)
         return ct_error_raise(ctx, CT_EINVAL, __func__,
                               "no optimizer of this context, or a negative count");
-    dev = cti_ctx_device(ctx);
-    sc = o->sent;
+    rc = cti_optim_read(o, &sc);
     sc.applied = applied;
     sc.skipped = skipped;
-    rc = dev->be->mem->upload(dev->stream, cti_tensor_ptr(o->scalars), &sc, sizeof sc);
-    if (rc != CT_OK)
-        return launched(o, rc, "restoring the counts");
+    rc = rc == CT_OK ? cti_optim_write(o, &sc) : rc;
     /* What was restored into the buffers is what a skipped step goes back to. */
     for (int i = 0; i < o->n_guards && rc == CT_OK; i++)
         rc = ct_tensor_copy(ctx, o->guards[i].backup, o->guards[i].t);

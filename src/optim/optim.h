@@ -30,10 +30,18 @@ struct ct_optim {
     ct_opt_param *list; /* of the parameters with a gradient; filled each step */
     ct_opt_guard *guard_list;
     ct_tensor *scalars;   /* bytes of a ct_opt_scalars */
+    ct_tensor *scale;     /* its loss_scale as float32; NULL: no loss scaling */
     ct_tensor *workspace; /* bytes */
 };
 
 const char *cti_optim_kind_name(ct_opt_kind kind);
+
+/* A kernel's status: the text is the kernel's, or made here. */
+int cti_optim_launched(ct_optim *o, int rc, const char *what);
+/* All of the scalars, waiting for the device. */
+int cti_optim_read(ct_optim *o, ct_opt_scalars *sc);
+int cti_optim_write(ct_optim *o, const ct_opt_scalars *sc);
+int cti_optim_publish_scale(ct_optim *o); /* into o->scale; a kernel's status */
 
 /* PyTorch's ranges: at least 0; a beta also less than 1. CT_EINVAL "sgd: lr is -1: must be ...". */
 int cti_optim_check_range(ct_ctx *ctx, ct_opt_kind kind, const char *name, double v,

@@ -12,7 +12,7 @@ int cti_evaluator_open(cti_evaluator *e, ct_ctx *ctx, ct_dataset *ds, const ct_c
 {
     ct_loader_opts o = ct_loader_defaults();
 
-    *e = (cti_evaluator){.ctx = ctx, .ds = ds};
+    *e = (cti_evaluator){.ctx = ctx, .ds = ds, .autocast = cti_autocast_of(config)};
     o.batch_size = cti_config_i64(config, "data", "batch_size");
     o.workers = (int)cti_config_i64(config, "data", "workers");
     o.prefetch = (int)cti_config_i64(config, "data", "prefetch");
@@ -67,7 +67,7 @@ static int measure(void *user)
     ct_ctx *ctx = e->ctx;
     int r, ended;
 
-    if ((r = ct_scope_begin(ctx, CT_SCOPE_NO_GRAD)) < 0)
+    if ((r = ct_scope_begin(ctx, CT_SCOPE_NO_GRAD | e->autocast)) < 0)
         return r;
     out = ct_module_forward(b->model, b->x);
     loss = cti_loss(out, b->y, 0, &weight);

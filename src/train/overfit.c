@@ -85,13 +85,13 @@ static void thaw(cti_trainer *t, frozen *fz)
 /* Forward, backward, step; the loss and the hits are those before the step. */
 static int one_step(cti_trainer *t, ct_tensor *x, ct_tensor *y, int64_t n, trial *tr)
 {
-    ct_tensor *out, *loss, *weight = NULL, *hits;
+    ct_tensor *out, *loss, *scaled, *weight = NULL, *hits, *scale = ct_optim_loss_scale(t->optim);
     ct_step_opts o = ct_step_defaults();
     ct_step_result result;
     double correct = 0, sum = 0;
     int ended;
 
-    if (ct_scope_begin(t->ctx, CT_SCOPE_STEP) < 0)
+    if (ct_scope_begin(t->ctx, CT_SCOPE_STEP | t->set.autocast) < 0)
         return cti_take(t);
     ct_ctx_set_position(t->ctx, (uint32_t)tr->steps, 0);
     ct_optim_zero_grad(t->optim);
@@ -100,7 +100,8 @@ static int one_step(cti_trainer *t, ct_tensor *x, ct_tensor *y, int64_t n, trial
     o.weight = weight;
     o.loss = loss;
     o.max_norm = t->set.clip_norm;
-    if (ct_backward(t->ctx, loss, NULL, CT_BACKWARD_DEFAULT) == CT_OK &&
+    scaled = scale ? ct_mul(loss, scale) : loss;
+    if (ct_backward(t->ctx, scaled, NULL, CT_BACKWARD_DEFAULT) == CT_OK &&
         ct_optim_step(t->ctx, t->optim, o) == CT_OK &&
         ct_optim_result(t->ctx, t->optim, &result) == CT_OK &&
         ct_tensor_item(t->ctx, loss, &sum) == CT_OK &&
@@ -115,7 +116,7 @@ static int one_step(cti_trainer *t, ct_tensor *x, ct_tensor *y, int64_t n, trial
         return cti_take(t);
     tr->last = sum / (double)n;
     tr->accuracy = correct / (double)n;
-    tr->nonfinite = result.nonfinite || !isfinite(tr->last);
+    tr->nonfinite = (result.nonfinite && !scale) || !isfinite(tr->last);
     if (tr->steps == 0)
         tr->first = tr->last;
     tr->most_grad = fmax(tr->most_grad, result.grad_norm);

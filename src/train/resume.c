@@ -217,6 +217,9 @@ int cti_resume_restore(cti_trainer *t)
         return r;
     if (ct_optim_set_counts(t->ctx, t->optim, s->applied, s->skipped) < 0)
         return cti_take(t);
+    if (ct_optim_loss_scale(t->optim) &&
+        ct_optim_set_loss_scale(t->ctx, t->optim, s->loss_scale, s->growth_tracker) < 0)
+        return cti_take(t);
     if ((r = cti_put_sums(t)) < 0 ||
         (r = ct_loader_seek(t->loader, s->epoch, s->batch, t->err)) < 0 ||
         (r = cti_path(path, sizeof path, t->err, "%s/metrics.jsonl", t->run.dir)) < 0 ||

@@ -94,6 +94,8 @@ int cti_log_step(cti_trainer *t)
     cti_jw_f64(w, "step_ms", ms * per);
     if (s->skipped > 0)
         cti_jw_i64(w, "skipped", s->skipped);
+    if (ct_optim_loss_scale(t->optim))
+        cti_jw_f64(w, "loss_scale", s->loss_scale);
     end_line(t);
     cti_tell(&t->say, CT_LOG_DETAIL,
              "step %" PRId64 "/%" PRId64 " | epoch %" PRId64

@@ -36,6 +36,15 @@ int cti_take_setup(cti_trainer *t)
     return t->err->code;
 }
 
+unsigned cti_autocast_of(const ct_config *c)
+{
+    const char *precision = ct_config_get(c, "run", "precision");
+
+    return strcmp(precision, "bf16") == 0 ? CT_SCOPE_AUTOCAST_BF16 :
+           strcmp(precision, "fp16") == 0 ? CT_SCOPE_AUTOCAST_F16 :
+                                            0;
+}
+
 void cti_read_settings(cti_settings *s, const ct_config *c)
 {
     *s = (cti_settings){
@@ -46,6 +55,7 @@ void cti_read_settings(cti_settings *s, const ct_config *c)
         .clip_norm = cti_config_f64(c, "train", "clip_norm"),
         .lr = cti_config_f64(c, "optimizer", "lr"),
         .stop_nonfinite = strcmp(ct_config_get(c, "train", "nonfinite"), "skip") != 0,
+        .autocast = cti_autocast_of(c),
         .larger_is_better = strcmp(ct_config_get(c, "train", "monitor"), "val_loss") != 0,
         .min_delta = cti_config_f64(c, "train", "early_stop_min_delta"),
         .patience = cti_config_i64(c, "train", "early_stop_patience"),
@@ -58,15 +68,28 @@ void cti_read_settings(cti_settings *s, const ct_config *c)
 
 /* ---- context ---- */
 
+/* A lower precision is asked for to save time: says where it doesn't. */
+static void tell_precision(cti_trainer *t)
+{
+    bool cpu = strncmp(t->build.device, "cpu", 3) == 0;
+
+    if (cpu && t->set.autocast == CT_SCOPE_AUTOCAST_F16)
+        cti_tell(&t->say, CT_LOG_WARN,
+                 "run.precision = fp16: this device computes float16 in float32, which is slower "
+                 "than fp32; bf16 is what CPUs have units for");
+    else if (cpu && t->set.autocast && !strstr(t->build.isa, "bf16") &&
+             !strstr(t->build.isa, "amx"))
+        cti_tell(&t->say, CT_LOG_WARN,
+                 "run.precision = bf16: this CPU (%s) has no bfloat16 units, so it may be slower "
+                 "than fp32",
+                 t->build.isa);
+}
+
 int cti_make_context(cti_trainer *t, int threads)
 {
     const char *precision = ct_config_get(t->config, "run", "precision");
     ct_ctx_opts o = ct_ctx_defaults();
 
-    if (strcmp(precision, "fp32") != 0 && strcmp(precision, "fp64") != 0)
-        return cti_fail(t->err, CT_ECONFIG,
-                        "run.precision = %s is not available in this version; use fp32",
-                        precision);
     o.device = ct_config_get(t->config, "run", "device");
     o.dtype = strcmp(precision, "fp64") == 0 ? CT_F64 : CT_F32;
     o.tf32 = cti_config_bool(t->config, "run", "tf32");
@@ -79,6 +102,7 @@ int cti_make_context(cti_trainer *t, int threads)
     if (!t->ctx)
         return t->err->code;
     ct_ctx_build_info(t->ctx, &t->build);
+    tell_precision(t);
     return CT_OK;
 }
 
@@ -214,7 +238,7 @@ static int try_model(cti_trainer *t, const ct_dataset_info *info, int64_t n, boo
     cti_feed_init(&feed, t->ctx, info);
     r = make_zeros(t, info, n, field);
     if (r == CT_OK && (cti_feed_write(&feed, field, n, &x, &y) < 0 ||
-                       ct_scope_begin(t->ctx, CT_SCOPE_NO_GRAD) < 0)) {
+                       ct_scope_begin(t->ctx, CT_SCOPE_NO_GRAD | t->set.autocast) < 0)) {
         r = cti_take_setup(t);
     } else if (r == CT_OK) {
         r = forward_checked(t, x, info, n, training);
@@ -275,10 +299,14 @@ int cti_make_optim(cti_trainer *t, double lr, double weight_decay)
         t->optim = ct_adam_new(t->ctx, t->params, t->n_params, a);
     else
         t->optim = ct_adamw_new(t->ctx, t->params, t->n_params, a);
-    if (t->optim)
-        return CT_OK;
-    cti_take_setup(t);
-    return cti_error_prefix(t->err, "[optimizer]");
+    if (!t->optim) {
+        cti_take_setup(t);
+        return cti_error_prefix(t->err, "[optimizer]");
+    }
+    if (t->set.autocast == CT_SCOPE_AUTOCAST_F16 &&
+        ct_optim_set_scaler(t->ctx, t->optim, ct_scaler_defaults()) < 0)
+        return cti_take(t);
+    return CT_OK;
 }
 
 int cti_make_schedule(cti_trainer *t, int64_t total)

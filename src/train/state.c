@@ -48,6 +48,8 @@ static const field fields[] = {
     {"patience", "known", FLAG, AT(has_reference), 0},
     {"patience", "reference", REAL, AT(reference), 0},
     {"patience", "evals_without_improvement", WHOLE, AT(evals_without), 0},
+    {"scaler", "scale", REAL, AT(loss_scale), 0},
+    {"scaler", "growth_tracker", WHOLE, AT(growth_tracker), 0},
     {"schedule", "name", TEXT, TEXT_AT(schedule)},
     {"schedule", "total_steps", WHOLE, AT(total_steps), 0},
     {"schedule", "steps_per_epoch", WHOLE, AT(steps_per_epoch), 0},
@@ -208,6 +210,8 @@ static int get_all(const cti_json *doc, const char *what, cti_state *s, ct_error
     for (int i = 0; i < N_FIELDS; i++) {
         const field *f = &fields[i];
         const cti_json *in = f->group[0] ? cti_json_get(doc, f->group) : doc;
+        if (!in && strcmp(f->group, "scaler") == 0)
+            continue; /* written before there was one */
         if (!get_field(in ? cti_json_get(in, f->key) : NULL, f, s))
             return cti_fail(err, CT_EFORMAT, "%s: %s%s%s is missing or not what it should be", what,
                             f->group, f->group[0] ? "." : "", f->key);

@@ -22,7 +22,9 @@ typedef struct cti_state {
     char why[16]; /* "due", "best", "stop": why it was saved */
     int64_t step; /* optimizer steps attempted: the schedule's index */
     int64_t applied, skipped;
-    int64_t samples; /* seen in training */
+    int64_t samples;   /* seen in training */
+    double loss_scale; /* of fp16; 1: none */
+    int64_t growth_tracker;
 
     /* cursor: the next micro-batch */
     int64_t epoch, batch; /* both from 0 */

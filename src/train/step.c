@@ -83,13 +83,14 @@ static int micro_work(void *user)
     const micro_batch *b = user;
     cti_trainer *t = b->t;
     ct_ctx *ctx = t->ctx;
-    ct_tensor *loss, *weight = NULL;
+    ct_tensor *loss, *scaled, *weight = NULL, *scale = ct_optim_loss_scale(t->optim);
     int r, ended;
 
-    if ((r = ct_scope_begin(ctx, CT_SCOPE_PLAIN)) < 0)
+    if ((r = ct_scope_begin(ctx, t->set.autocast)) < 0)
         return r;
     loss = cti_loss(ct_module_forward(t->model, b->x), b->y, t->set.smoothing, &weight);
-    if ((r = ct_backward(ctx, loss, NULL, CT_BACKWARD_DEFAULT)) == CT_OK &&
+    scaled = scale ? ct_mul(loss, scale) : loss;
+    if ((r = ct_backward(ctx, scaled, NULL, CT_BACKWARD_DEFAULT)) == CT_OK &&
         (r = ct_scope_begin(ctx, CT_SCOPE_NO_GRAD)) == CT_OK) {
         r = add_up(t, loss, weight, b->first);
         ended = ct_scope_end(ctx);
@@ -164,7 +165,7 @@ static int exchange_results(cti_trainer *t)
         if (r < 0)
             return r;
         t->results[i].asked = false;
-        t->stop_seen |= ct_optim_result_of(t->results[i].host).nonfinite && t->set.stop_nonfinite;
+        t->stop_seen |= ct_optim_result_of(t->results[i].host).latched;
     }
     for (int i = 0; i < CTI_RESULTS && t->results[i].there; i++) {
         if (t->results[i].asked)
@@ -251,8 +252,8 @@ static void add_batch_that_fits(cti_trainer *t)
         return;
     if (fits >= 1)
         snprintf(text, sizeof text,
-                 "; by what it took until then, data.batch_size = %" PRId64
-                 " (not %" PRId64 ") is the most that could fit; train.accumulate makes up for it",
+                 "; by what it took until then, data.batch_size = %" PRId64 " (not %" PRId64
+                 ") is the most that could fit; train.accumulate makes up for it",
                  fits, t->set.batch_size);
     else
         snprintf(text, sizeof text, "; not even a batch of one sample would fit");
@@ -320,6 +321,17 @@ static int tell_nonfinite(cti_trainer *t)
         first, loss ? "loss" : "gradient", good, ct_schedule_lr(&t->schedule, first - 1));
 }
 
+/* Gradients of a scale that small overflow by themselves. */
+static int tell_scale(cti_trainer *t)
+{
+    cti_drain(t);
+    return cti_fail(t->err, CT_ENONFINITE,
+                    "step %" PRId64 ": float16 gradients overflow at any loss scale (it is %g by "
+                    "now); %" PRId64 " steps were not applied. Try a lower optimizer.lr, "
+                    "run.precision = bf16, or train.nonfinite = skip",
+                    t->state.step, t->state.loss_scale, t->state.skipped);
+}
+
 int cti_look(cti_trainer *t, ct_step_result *result)
 {
     ct_step_result mine;
@@ -332,8 +344,12 @@ int cti_look(cti_trainer *t, ct_step_result *result)
         return cti_take(t);
     t->state.applied = result->applied;
     t->state.skipped = result->skipped;
-    if (result->nonfinite && t->set.stop_nonfinite)
+    t->state.loss_scale = result->loss_scale;
+    t->state.growth_tracker = result->growth_tracker;
+    if (result->latched)
         return tell_nonfinite(t);
+    if (result->loss_scale < 1 && t->set.stop_nonfinite)
+        return tell_scale(t);
     if (result->skipped > t->checked_skips)
         cti_tell(&t->say, CT_LOG_WARN,
                  "up to step %" PRId64 ": %" PRId64

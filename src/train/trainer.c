@@ -131,8 +131,8 @@ static int make_loader(cti_trainer *t)
     o.shuffle = cti_config_bool(c, "data", "shuffle");
     o.drop_last = cti_config_bool(c, "data", "drop_last");
     o.seed = (uint64_t)cti_config_i64(c, "run", "seed");
-    t->loader = cti_feed_loader(&t->feed, t->data.train, o, cti_config_bool(c, "data", "pin_memory"),
-                                t->err);
+    t->loader = cti_feed_loader(&t->feed, t->data.train, o,
+                                cti_config_bool(c, "data", "pin_memory"), t->err);
     t->captures = (cti_captures){.ctx = t->ctx, .on = cti_config_bool(c, "run", "capture")};
     return t->loader ? CT_OK : t->err->code;
 }
@@ -150,8 +150,7 @@ int cti_make_stepper(cti_trainer *t)
     if (!isnan(momentum))
         ct_optim_set_momentum(t->optim, momentum);
     cti_feed_init(&t->feed, t->ctx, ct_dataset_get_info(t->data.train));
-    if ((r = make_loader(t)) < 0 || (r = cti_make_sums(t)) < 0 ||
-        (r = cti_make_results(t)) < 0 ||
+    if ((r = make_loader(t)) < 0 || (r = cti_make_sums(t)) < 0 || (r = cti_make_results(t)) < 0 ||
         (r = cti_evaluator_open(&t->eval, t->ctx, t->data.val, t->config, t->err)) < 0)
         return r;
     return cti_list_slots(t);

@@ -23,6 +23,7 @@ typedef struct cti_settings {
     int64_t batch_size, accumulate, epochs;
     double smoothing, clip_norm, lr;
     bool stop_nonfinite;
+    unsigned autocast;     /* what the scope of a forward is besides: CT_SCOPE_AUTOCAST_*, or 0 */
     bool larger_is_better; /* the monitor */
     double min_delta;
     int64_t patience, keep_last, keep_best;
@@ -33,6 +34,7 @@ typedef struct cti_settings {
 typedef struct cti_evaluator {
     ct_ctx *ctx;
     ct_dataset *ds;
+    unsigned autocast; /* cti_settings */
     ct_loader *loader; /* the feed's */
     cti_feed feed;
     cti_captures captures;
@@ -92,12 +94,12 @@ typedef struct cti_trainer {
     cti_metrics metrics;
     cti_state state;
     cti_saver *saver;
-    int64_t saved_step;    /* the newest handed to the saver, or resumed from; -1: none */
-    bool saved_due;        /* ... is of a due point (not of a request to stop) */
-    int64_t good_step;     /* the newest that is on the disk; -1: none */
-    ct_error save_error;   /* of the last save */
+    int64_t saved_step;          /* the newest handed to the saver, or resumed from; -1: none */
+    bool saved_due;              /* ... is of a due point (not of a request to stop) */
+    int64_t good_step;           /* the newest that is on the disk; -1: none */
+    ct_error save_error;         /* of the last save */
     uint64_t bytes_before_steps; /* live ones */
-    int64_t checked_skips; /* state.skipped at the last look */
+    int64_t checked_skips;       /* state.skipped at the last look */
     double last_loss, last_norm, last_lr; /* of the last step line */
     double last_wait;                     /* the fraction */
     bool stopped_early;
@@ -117,6 +119,7 @@ void cti_trainer_clear(cti_trainer *t);
 int cti_make_stepper(cti_trainer *t);
 
 /* ---- setup.c ---- */
+unsigned cti_autocast_of(const ct_config *config); /* of run.precision */
 void cti_read_settings(cti_settings *s, const ct_config *config);
 /* Context (threads 0: the config's), model with its weights, for config over `info`. */
 int cti_make_context(cti_trainer *t, int threads);

@@ -205,7 +205,11 @@ refused 3 "junk.safetensors"
 run check good.ini --set run.device=cuda
 rc 6
 has err "cuda"
-run check good.ini --set run.precision=bf16
-refused 2 "run.precision = bf16"
+run check good.ini --set run.precision=half
+refused 2 "run.precision"
+has err "allowed: fp32 bf16 fp16 fp64"
+run check good.ini --set run.device=cpu --set run.precision=fp16
+rc 0
+has err "run.precision = fp16: this device computes float16 in float32"
 
 finish

@@ -93,6 +93,8 @@ static void scalars_same(pair *p, const params *u)
     cr_assert_eq(got.latched, u->sc.latched);
     cr_assert_eq(got.applied, u->sc.applied);
     cr_assert_eq(got.skipped, u->sc.skipped);
+    cr_assert_eq(got.loss_scale, u->sc.loss_scale);
+    cr_assert_eq(got.scale_clean, u->sc.scale_clean);
     cr_assert(got.lr == u->sc.lr && got.latch == u->sc.latch && got.max_norm == u->sc.max_norm);
 }
 
@@ -173,7 +175,8 @@ Test(cuda_optim, flags_guards_latch)
     pair p;
     pair_open(&p);
     for (int kind = 0; kind < 7; kind++)
-        for (int latch = 0; latch < 2; latch++) {
+        for (int mode = 0; mode < 4; mode++) {
+            const bool latch = mode & 1, scaled = mode & 2;
             params *u = make(&p, 2, n, true, 0);
             twin stat = twin_rand(&p, CT_F32, ROWS, 1, SHAPE(333), 50);
             twin backup = twin_rand(&p, CT_F32, ROWS, 1, SHAPE(333), 51);
@@ -186,6 +189,10 @@ Test(cuda_optim, flags_guards_latch)
             const ct_opt_guard *const guards[] = {device, host};
             ct_opt_scalars sc = {
                 .lr = 0.1, .beta1 = 0.9, .beta2 = 0.99, .eps = 1e-8, .latch = latch};
+            if (scaled) {
+                sc.scale_growth = 2, sc.scale_backoff = 0.5, sc.scale_interval = 2;
+                sc.loss_scale = 16;
+            }
             set(&p, u, sc);
             double bad = kind == 1 ? (double)NAN : kind == 2 ? INFINITY : kind == 3 ? -INFINITY : 1;
             twin_put(&p, &u->g[1], 8990, bad);
@@ -204,7 +211,14 @@ Test(cuda_optim, flags_guards_latch)
             }
             cr_assert_eq(u->sc.nonfinite, 0);
             cr_assert_eq(u->sc.latched,
-                         latch && (kind == 1 || kind == 2 || kind == 3 || kind == 5));
+                         latch && ((kind >= 1 && kind <= 3 && !scaled) || kind == 5));
+            if (scaled)
+                cr_assert_eq(u->sc.loss_scale,
+                             kind == 0              ? 32 :
+                             kind == 5 && latch     ? 16 :
+                             kind == 4 || kind == 6 ? 32 :
+                                                      16,
+                             "kind %d: %g", kind, u->sc.loss_scale);
             twin_free(&p, &stat), twin_free(&p, &backup);
             drop(&p, u);
         }

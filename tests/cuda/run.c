@@ -55,14 +55,18 @@ static int try_run(const char *file, const char *dir, const char *resume_from,
     return r;
 }
 
-static void run(const char *file, const char *dir, const char *resume_from,
-                const char *const *more)
+static void run(const char *file, const char *dir, const char *resume_from, const char *const *more)
 {
     ct_error err;
 
     cr_assert_eq(try_run(file, dir, resume_from, more, &err), CT_OK, "%s: %s", dir, err.text);
 }
 #define SET(...) ((const char *const[]){__VA_ARGS__, NULL})
+
+static void remove_run(const char *dir)
+{
+    cr_assert_eq(cti_dir_remove(in_folder(dir), NULL), CT_OK);
+}
 
 /* ---- the lines of metrics.jsonl ---- */
 
@@ -133,9 +137,32 @@ static void follow(const char *config, const char *const *more)
     expect_near("cpu", "cuda", "lr", 0, 20);
 }
 
-Test(cuda_run, digits_follows_the_cpu)
+static void in_precision(const char *precision)
 {
-    follow("digits.ini", SET("model.channels=8, 16"));
+    run("digits.ini", "cpu", NULL,
+        SET("train.steps=20", "run.device=cpu", "model.channels=8, 16", precision));
+    run("digits.ini", "cuda", NULL,
+        SET("train.steps=20", "run.device=cuda", "model.channels=8, 16", precision));
+}
+
+Test(cuda_run, bfloat16_follows_the_cpu)
+{
+    in_precision("run.precision=bf16");
+    expect_near("cpu", "cuda", "loss", 1.6e-2, 20);
+}
+
+/* CUDA's weight gradients are float16 for a moment, the CPU's never: the scale has to fall further here. */
+Test(cuda_run, float16_finds_its_loss_scale_and_learns)
+{
+    double loss[MAX_LINES], scale[MAX_LINES], cpu[MAX_LINES];
+
+    in_precision("run.precision=fp16");
+    cr_assert_eq(series("cuda", "step", "loss", loss), 20);
+    cr_assert_eq(series("cuda", "step", "loss_scale", scale), 20);
+    cr_assert_eq(series("cpu", "step", "loss", cpu), 20);
+    cr_expect(scale[0] == 32768 && scale[19] < 32768 && scale[19] == scale[10] && scale[19] >= 64,
+              "%g, %g, %g", scale[0], scale[10], scale[19]);
+    cr_expect(fabs(loss[19] - cpu[19]) < 0.15 * cpu[19], "%g, %g", loss[19], cpu[19]);
 }
 
 Test(cuda_run, digits_layers_follows_the_cpu)
@@ -183,21 +210,21 @@ Test(cuda_run, mnist_lenet_follows_the_cpu)
 
 /* ---- captured and called ---- */
 
-#define SMALL                                                                                    \
-    "model.name=layers",                                                                         \
-        "model.layers=conv2d(4, 3) batchnorm2d relu maxpool2d(2) flatten linear(16) relu "       \
-        "dropout(0.1) linear(10)",                                                               \
+#define SMALL                                                                                   \
+    "model.name=layers",                                                                        \
+        "model.layers=conv2d(4, 3) batchnorm2d relu maxpool2d(2) flatten linear(16) relu "      \
+        "dropout(0.1) linear(10)",                                                              \
         "data.batch_size=64", "optimizer.lr=0.003", "schedule.name=onecycle", "train.epochs=2", \
         "train.clip_norm=1", "run.device=cuda"
 
-Test(cuda_run, captured_steps_give_the_bytes_of_called_ones)
+static void captured_is_called(const char *precision)
 {
     double p[MAX_LINES], q[MAX_LINES];
     int n;
 
     /* Two epochs of 22 full batches and a short one, in windows of 3: each with an evaluation. */
-    run(NULL, "captured", NULL, SET(SMALL, "train.accumulate=3"));
-    run(NULL, "called", NULL, SET(SMALL, "train.accumulate=3", "run.capture=false"));
+    run(NULL, "captured", NULL, SET(SMALL, "train.accumulate=3", precision));
+    run(NULL, "called", NULL, SET(SMALL, "train.accumulate=3", precision, "run.capture=false"));
     expect_same_bytes("captured", "called", 16);
     n = series("captured", "step", "loss", p);
     cr_assert_eq(n, 16);
@@ -206,6 +233,18 @@ Test(cuda_run, captured_steps_give_the_bytes_of_called_ones)
     n = series("captured", "eval", "val_loss", p);
     cr_assert_eq(series("called", "eval", "val_loss", q), n);
     cr_assert_eq(memcmp(p, q, (size_t)n * sizeof *p), 0);
+}
+
+Test(cuda_run, captured_steps_give_the_bytes_of_called_ones)
+{
+    captured_is_called("run.precision=fp32");
+}
+
+Test(cuda_run, captured_steps_in_low_precision_give_the_bytes_of_called_ones)
+{
+    captured_is_called("run.precision=bf16");
+    remove_run("captured"), remove_run("called");
+    captured_is_called("run.precision=fp16");
 }
 
 Test(cuda_run, pinned_batches_give_the_bytes_of_plain_ones)
@@ -220,7 +259,8 @@ Test(cuda_run, pinned_batches_give_the_bytes_of_plain_ones)
 Test(cuda_run, a_resumed_run_gives_the_bytes_of_a_whole_one)
 {
     run(NULL, "whole", NULL, SET(SMALL, "checkpoint.every=7"));
-    run(NULL, "parts", NULL, SET(SMALL, "checkpoint.every=7", "train.steps=9", "schedule.name=onecycle"));
+    run(NULL, "parts", NULL,
+        SET(SMALL, "checkpoint.every=7", "train.steps=9", "schedule.name=onecycle"));
     /* Another process' first step: nothing is captured yet. */
     run(NULL, "whole2", NULL, SET(SMALL, "checkpoint.every=7"));
     expect_same_bytes("whole", "whole2", 46);
@@ -228,8 +268,10 @@ Test(cuda_run, a_resumed_run_gives_the_bytes_of_a_whole_one)
 
 Test(cuda_run, a_checkpoint_goes_on_on_the_other_device_and_back)
 {
-    run(NULL, "cpu", NULL, SET(SMALL, "run.device=cpu", "schedule.name=constant", "train.steps=30"));
-    run(NULL, "both", NULL, SET(SMALL, "run.device=cpu", "schedule.name=constant", "train.steps=10"));
+    run(NULL, "cpu", NULL,
+        SET(SMALL, "run.device=cpu", "schedule.name=constant", "train.steps=30"));
+    run(NULL, "both", NULL,
+        SET(SMALL, "run.device=cpu", "schedule.name=constant", "train.steps=10"));
     run(NULL, "both", "both", SET(SMALL, "schedule.name=constant", "train.steps=20"));
     assert_has(told, "not byte-equal");
     run(NULL, "both", "both",
@@ -245,11 +287,12 @@ Test(cuda_run, out_of_memory_tells_the_batch_size_that_could_fit)
 
     setenv("CTD_MEM", "25165824", 1); /* 24 MiB; before the double is opened */
     double_symbol("ctd_fail");
-    cr_assert_eq(try_run(NULL, "big", NULL,
-                         SET(SMALL, "model.layers=conv2d(32, 3) relu conv2d(64, 3) relu flatten linear(10)",
-                             "data.batch_size=1024"),
-                         &err),
-                 CT_ENOMEM, "%s", err.text);
+    cr_assert_eq(
+        try_run(NULL, "big", NULL,
+                SET(SMALL, "model.layers=conv2d(32, 3) relu conv2d(64, 3) relu flatten linear(10)",
+                    "data.batch_size=1024"),
+                &err),
+        CT_ENOMEM, "%s", err.text);
     assert_has(err.text, "step 1: ");
     assert_has(err.text, "out of memory on cuda: ");
     assert_has(err.text, "the largest: ");
@@ -268,8 +311,9 @@ Test(cuda_run, a_lost_device_tells_the_last_good_checkpoint)
     ops = device_count("") - ops;
     snprintf(spec, sizeof spec, "sticky:%ld", ops * 4 / 5);
     device_fail(spec);
-    cr_assert_eq(try_run(NULL, "lost", NULL, SET(SMALL, "checkpoint.every=5", "train.steps=20"), &err),
-                 CT_EDEVICE, "%s", err.text);
+    cr_assert_eq(
+        try_run(NULL, "lost", NULL, SET(SMALL, "checkpoint.every=5", "train.steps=20"), &err),
+        CT_EDEVICE, "%s", err.text);
     assert_has(err.text, "cuda:0 failed: ");
     assert_has(err.text, "the last good state is saved in ");
     assert_has(err.text, "/checkpoints/step-000000");
@@ -323,7 +367,8 @@ Test(cuda_run, the_loader_gives_the_batches_it_gives_the_cpu)
         cr_assert_eq(r[0], r[1]);
         epoch += r[0] == 0;
         batches++;
-        cr_assert_eq(memcmp(px[0], px[1], (size_t)count * 64 * sizeof(float)), 0, "batch %d", batches);
+        cr_assert_eq(memcmp(px[0], px[1], (size_t)count * 64 * sizeof(float)), 0, "batch %d",
+                     batches);
         cr_assert_eq(memcmp(py[0], py[1], (size_t)count * sizeof(int64_t)), 0, "batch %d", batches);
     }
     for (int k = 0; k < 2; k++) {
@@ -335,9 +380,14 @@ Test(cuda_run, the_loader_gives_the_batches_it_gives_the_cpu)
 
 /* ---- the steady state ---- */
 
-static void expect_steady(const char *capture)
+static void expect_steady(const char *capture, const char *precision)
 {
-    const char *set[] = {SMALL, "train.epochs=40", capture, "log.every=0", "checkpoint.every=0",
+    const char *set[] = {SMALL,
+                         "train.epochs=40",
+                         capture,
+                         precision,
+                         "log.every=0",
+                         "checkpoint.every=0",
                          "data.drop_last=true"};
     ct_run_opts opts = ct_run_defaults();
     ct_error err = {0};
@@ -376,6 +426,8 @@ Test(cuda_run, a_steady_step_allocates_nothing_and_waits_for_nothing)
     double_symbol("ctd_fail");
     if (cti_under_asan())
         cr_skip_test("nothing is cached under AddressSanitizer");
-    expect_steady("run.capture=true");
-    expect_steady("run.capture=false");
+    expect_steady("run.capture=true", "run.precision=fp32");
+    expect_steady("run.capture=false", "run.precision=fp32");
+    expect_steady("run.capture=true", "run.precision=fp16");
+    expect_steady("run.capture=false", "run.precision=bf16");
 }

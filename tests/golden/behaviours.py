@@ -361,10 +361,27 @@ def clipping():
         put(f"{name}/g1", p[1].grad)
 
 
+def loss_scales():
+    """SGD under a GradScaler; gradients overflow in steps 2, 6 and 7."""
+    p = torch.tensor([1.], requires_grad=True)
+    o = torch.optim.SGD([p], lr=.5)
+    scaler = torch.amp.GradScaler("cpu", init_scale=8, growth_interval=3)
+    rows = []
+    for k in range(14):
+        o.zero_grad()
+        scaler.scale((p * (.25 + k)).sum()).backward()
+        if k in (2, 6, 7):
+            p.grad.fill_(float("inf"))
+        scaler.step(o)
+        scaler.update()
+        rows.append([p.item(), scaler.get_scale(), scaler._growth_tracker.item()])
+    put("scaler/trajectory", torch.tensor(rows, dtype=torch.float64))
+
+
 def main():
     check_version()
     for part in (activations, pointwise, reductions, more_reductions, pools, softmaxes, cross_entropies, norms, convolutions,
-                 indices, casts, optimizers, schedules, clipping):
+                 indices, casts, optimizers, schedules, clipping, loss_scales):
         part()
     print(save("behaviours.safetensors", OUT), "bytes")
 

@@ -322,7 +322,6 @@ Test(train_run, configs_that_do_not_fit_the_data_are_explained)
     run_badly("a", SET("data.batch_size=1437"), dry, CT_ECONFIG, "would have 1 sample");
     run_badly("a", SET("model.layers=flatten linear(7)"), dry, CT_ECONFIG,
               "'1' (Linear), gives float32 [2,7]");
-    run_badly("a", SET("run.precision=bf16"), dry, CT_ECONFIG, "not available in this version");
     cr_assert_not(cti_path_exists(in_folder("a")));
 }
 
@@ -349,10 +348,11 @@ static void take_steps(cti_trainer *t, int n)
         cr_assert_eq(cti_step(t), CT_OK, "%s", t->err->text);
 }
 
-Test(train_run, a_steady_step_allocates_nothing_makes_no_primitive_and_keeps_no_graph)
+static void steady(const char *precision)
 {
     static const ct_model_def *const no_models[] = {NULL};
     const char *const set[] = {
+        precision,
         "data.batch_size=64",
         "model.name=layers",
         "run.threads=1",
@@ -363,7 +363,7 @@ Test(train_run, a_steady_step_allocates_nothing_makes_no_primitive_and_keeps_no_
         "flatten linear(10)"};
     ct_run_opts opts = ct_run_defaults();
     ct_error err = {0};
-    ct_config *config = ct_config_load(NULL, set, 7, no_models, &err);
+    ct_config *config = ct_config_load(NULL, set, 8, no_models, &err);
     ct_counters before, after;
     cti_mem_stats own;
     cti_trainer t;
@@ -385,6 +385,78 @@ Test(train_run, a_steady_step_allocates_nothing_makes_no_primitive_and_keeps_no_
     if (!cti_under_asan()) /* there, nothing is cached */
         cr_assert_eq(after.allocs, before.allocs);
     cr_assert_eq(cti_mem_get_stats(t.mem).calls, own.calls);
+    cti_trainer_clear(&t);
+    ct_config_free(config);
+}
+
+Test(train_run, a_steady_step_allocates_nothing_makes_no_primitive_and_keeps_no_graph)
+{
+    steady("run.precision=fp32");
+    steady("run.precision=bf16");
+    steady("run.precision=fp16");
+}
+
+/* ---- low precision ---- */
+
+Test(train_run, low_precision_learns_as_float32_does)
+{
+    ct_run_result full, low;
+    char *lines;
+
+    run_well("fp32", NULL, ct_run_defaults(), &full);
+    run_well("bf16", SET("run.precision=bf16"), ct_run_defaults(), &low);
+    cr_expect(fabs(low.val_loss - full.val_loss) < 0.02 && low.val_loss != full.val_loss, "%g, %g",
+              low.val_loss, full.val_loss);
+    cr_expect(fabs(low.val_acc - full.val_acc) < 0.02, "%g, %g", low.val_acc, full.val_acc);
+    run_well("fp16", SET("run.precision=fp16", "log.every=1"), ct_run_defaults(), &low);
+    cr_expect(fabs(low.val_acc - full.val_acc) < 0.03, "%g, %g", low.val_acc, full.val_acc);
+    assert_has(told, "computes float16 in float32");
+    lines = get_file(in_folder("fp16/metrics.jsonl"), NULL);
+    assert_has(lines,
+               "\"skipped\":1,\"loss_scale\":32768"); /* sums of 64 losses times 65536 overflow */
+    free(lines);
+}
+
+Test(train_run, a_loss_scale_goes_on_where_it_was)
+{
+    const char *const *set = SET("run.precision=fp16", "log.every=1", "checkpoint.every=7");
+    ct_run_opts resume = ct_run_defaults();
+    ct_run_result out;
+    int when[] = {1, 2, 9, 20};
+
+    resume.resume = true;
+    run_well("whole", set, ct_run_defaults(), &out);
+    for (size_t i = 0; i < sizeof when / sizeof when[0]; i++) {
+        char dir[32];
+
+        snprintf(dir, sizeof dir, "k%d", when[i]);
+        stop_after = when[i];
+        run_badly(dir, set, ct_run_defaults(), CT_EINTERRUPTED, "go on with --resume");
+        stop_after = 0;
+        run_well(dir, set, resume, &out);
+        expect_same_run("whole", dir, 46);
+    }
+}
+
+Test(train_run, float16_that_overflows_at_any_scale_stops)
+{
+    static const ct_model_def *const no_models[] = {NULL};
+    const char *const set[] = {"run.precision=fp16", "model.name=layers",
+                               "model.layers=flatten linear(10)"};
+    ct_run_opts opts = ct_run_defaults();
+    ct_error err = {0};
+    ct_config *config = ct_config_load(NULL, set, 3, no_models, &err);
+    cti_trainer t;
+
+    opts.models = no_models;
+    cr_assert_eq(cti_trainer_init(&t, config, &opts, &err), CT_OK);
+    cr_assert_eq(cti_setup(&t, 0), CT_OK, "%s", err.text);
+    cr_assert_eq(cti_make_stepper(&t), CT_OK, "%s", err.text);
+    take_steps(&t, 1);
+    cr_assert_eq(cti_look(&t, NULL), CT_OK, "%s", err.text);
+    cr_assert_eq(ct_optim_set_loss_scale(t.ctx, t.optim, 0.5, 0), CT_OK);
+    cr_assert_eq(cti_look(&t, NULL), CT_ENONFINITE);
+    assert_has(err.text, "step 1: float16 gradients overflow at any loss scale (it is 0.5 by now)");
     cti_trainer_clear(&t);
     ct_config_free(config);
 }

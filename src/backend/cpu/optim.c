@@ -96,6 +96,11 @@ static double scalar_of(ct_dtype dtype, const void *p)
     return dtype == CT_F32 ? (double)*(const float *)p : *(const double *)p;
 }
 
+static double scale_of(const ct_opt_scalars *sc)
+{
+    return sc->scale_interval ? sc->loss_scale : 1;
+}
+
 static int norm(ct_stream *s, ct_dtype dtype, int n, const ct_opt_param *params, const void *weight,
                 const void *loss, ct_opt_scalars *sc, void *workspace)
 {
@@ -117,10 +122,10 @@ static int norm(ct_stream *s, ct_dtype dtype, int n, const ct_opt_param *params,
         bad |= BAD_WEIGHT;
     if (loss && !isfinite(scalar_of(dtype, loss)))
         bad |= BAD_LOSS;
-    sc->grad_norm = sqrt(sum) / fabs(sc->weight);
+    sc->grad_norm = sqrt(sum) / fabs(sc->weight * scale_of(sc));
     sc->nonfinite = bad;
     /* A window without weight (all labels ignored) is skipped, but is no reason to stop. */
-    if (sc->latch && (bad & (BAD_GRADIENT | BAD_LOSS)))
+    if (sc->latch && (bad & (sc->scale_interval ? BAD_LOSS : BAD_GRADIENT | BAD_LOSS)))
         sc->latched = 1;
     return CT_OK;
 }
@@ -202,11 +207,14 @@ static int step(ct_stream *s, ct_opt_kind kind, ct_dtype dtype, int n, const ct_
     for (int i = 0; i < n_guards; i++)
         memcpy(apply ? guards[i].backup : guards[i].p, apply ? guards[i].p : guards[i].backup,
                guards[i].bytes);
+    j.factor = 1 / (sc->weight * scale_of(sc));
+    if (sc->scale_interval && !(sc->nonfinite & BAD_WEIGHT) && !sc->latched)
+        cti_scale_next(&sc->loss_scale, &sc->scale_clean, sc->nonfinite, sc->scale_growth,
+                       sc->scale_backoff, sc->scale_interval);
     if (!apply) {
         sc->skipped++;
         return CT_OK;
     }
-    j.factor = 1 / sc->weight;
     if (sc->max_norm > 0) /* always multiplied: a norm of exactly max_norm shrinks by 1e-6 */
         j.factor *= fmin(1, sc->max_norm / (sc->grad_norm + 1e-6));
     chunks = chunks_all(n, params, &elements);

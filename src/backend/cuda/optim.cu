@@ -120,6 +120,11 @@ __global__ void __launch_bounds__(CTI_BLOCK) squares_kernel(table t, double *par
         parts[blockIdx.x] = all;
 }
 
+__device__ inline double scale_of(const ct_opt_scalars *sc)
+{
+    return sc->scale_interval ? sc->loss_scale : 1;
+}
+
 /* One block. */
 __global__ void __launch_bounds__(CTI_BLOCK)
     norm_kernel(const double *parts, int64_t n, const float *weight, const float *loss,
@@ -142,10 +147,10 @@ __global__ void __launch_bounds__(CTI_BLOCK)
     if (loss && !isfinite(*loss))
         bad |= BAD_LOSS;
     sc->weight = w;
-    sc->grad_norm = sqrt(sum) / fabs(w);
+    sc->grad_norm = sqrt(sum) / fabs(w * scale_of(sc));
     sc->nonfinite = bad;
     /* A window without weight (all labels ignored) is skipped, but is no reason to stop. */
-    if (sc->latch && (bad & (BAD_GRADIENT | BAD_LOSS)))
+    if (sc->latch && (bad & (sc->scale_interval ? BAD_LOSS : BAD_GRADIENT | BAD_LOSS)))
         sc->latched = 1;
 }
 
@@ -165,7 +170,8 @@ struct hyper {
 
 __device__ inline hyper hyper_of(ct_opt_kind kind, const param &p, const ct_opt_scalars *sc)
 {
-    double lr = sc->lr * p.lr_scale, t = (double)(*p.step + 1), factor = 1 / sc->weight;
+    double lr = sc->lr * p.lr_scale, t = (double)(*p.step + 1),
+           factor = 1 / (sc->weight * scale_of(sc));
     hyper h = {};
 
     if (sc->max_norm > 0) /* always multiplied: a norm of exactly max_norm shrinks by 1e-6 */
@@ -261,8 +267,12 @@ __global__ void __launch_bounds__(CTI_BLOCK) count_kernel(counters c, ct_opt_sca
     bool apply = applies(sc);
     for (int i = threadIdx.x; apply && i < c.n; i += CTI_BLOCK)
         ++*c.at[i];
-    if (threadIdx.x == 0 && c.last)
-        ++*(apply ? &sc->applied : &sc->skipped);
+    if (threadIdx.x > 0 || !c.last)
+        return;
+    ++*(apply ? &sc->applied : &sc->skipped);
+    if (sc->scale_interval && !(sc->nonfinite & BAD_WEIGHT) && !sc->latched)
+        cti_scale_next(&sc->loss_scale, &sc->scale_clean, sc->nonfinite, sc->scale_growth,
+                       sc->scale_backoff, sc->scale_interval);
 }
 
 struct guards {
