@@ -41,11 +41,17 @@ static ct_tensor *shadow_new(ct_tensor *t, ct_dtype dtype)
     return s;
 }
 
-/* Captured work casts once in each replay: what changed the leaf before may be another replay. */
+/* Which capture is being recorded; 0: called work. */
+static uint64_t serial(const ct_ctx *ctx)
+{
+    return cti_capture_is_recording(ctx) ? ctx->capture_serial : 0;
+}
+
+/* Captured work casts once in each replay: what changed the leaf before may be another replay. Called work
+ * doesn't rely on a cast that was only recorded: the capture may have broken. */
 static bool is_stale(const ct_tensor *t)
 {
-    return t->shadow_version != t->storage->version ||
-           (cti_capture_is_recording(t->ctx) && t->shadow_serial != t->ctx->capture_serial);
+    return t->shadow_version != t->storage->version || t->shadow_serial != serial(t->ctx);
 }
 
 static ct_tensor *shadow_of(ct_tensor *t, ct_dtype dtype)
@@ -73,7 +79,7 @@ static ct_tensor *shadow_of(ct_tensor *t, ct_dtype dtype)
     if (!made && t->shadow_version != t->storage->version)
         cti_storage_changed(t->shadow->storage);
     t->shadow_version = t->storage->version;
-    t->shadow_serial = ctx->capture_serial;
+    t->shadow_serial = serial(ctx);
     return t->shadow;
 }
 

@@ -66,7 +66,7 @@ struct ct_tensor {
     cti_node *accumulator; /* a leaf's end of the graph: not owned, it owns us */
     ct_tensor *grad;       /* owned; leaves alone */
     ct_tensor *
-        shadow; /* owned: of autocast; of shadow_version of the storage, cast in capture shadow_serial */
+        shadow; /* owned: of autocast; of shadow_version of the storage, cast in capture shadow_serial (0: by called work) */
     uint64_t shadow_version, shadow_serial;
     ct_tensor *origin;     /* a shadow's: whose it is; not owned */
     ct_tensor *grad_home;  /* owned: the fixed memory of grad, once the leaf was in captured work */

@@ -85,6 +85,9 @@ static int check_event(ct_ctx *ctx, const ct_event *e)
         return ctx->err.code;
     if (!e || e->ctx != ctx)
         return cti_fail(&ctx->err, CT_EINVAL, "the event is %s", e ? "of another context" : "NULL");
+    if (cti_capture_is_recording(ctx))
+        return cti_fail(&ctx->err, CT_ESTATE,
+                        "events, and copies that don't wait, can't be a part of captured work");
     cti_enter(ctx);
     return CT_OK;
 }

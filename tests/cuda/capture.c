@@ -17,6 +17,8 @@ typedef struct net {
     ct_optim *optim;
     ct_capture *grad, *step;
     ct_step_opts o;
+    float *host; /* pinned */
+    ct_event *event;
     int calls;
 } net;
 
@@ -258,23 +260,56 @@ static int uploads(void *user)
     return ct_tensor_write(n->ctx, n->loss, &v, sizeof v);
 }
 
+/* A replay would copy from and to host memory that is somebody else's by then. */
+static int writes_beside(void *user)
+{
+    net *n = user;
+
+    n->calls++;
+    return ct_tensor_write_async(n->ctx, n->loss, n->host, sizeof(float), NULL, n->event);
+}
+
+static int reads_beside(void *user)
+{
+    net *n = user;
+
+    n->calls++;
+    return ct_tensor_read_async(n->ctx, n->loss, n->host, sizeof(float), n->event);
+}
+
+static int records(void *user)
+{
+    net *n = user;
+
+    n->calls++;
+    return ct_event_record(n->ctx, n->event);
+}
+
 Test(capture, work_that_cannot_be_captured_is_called_each_time_and_says_why)
 {
-    int (*const work[])(void *) = {reads, uploads};
+    int (*const work[])(void *) = {reads, uploads, writes_beside, reads_beside, records};
     net n;
 
     net_open(&n, "cuda");
-    for (int k = 0; k < 2; k++) {
+    n.host = ct_host_alloc(n.ctx, sizeof *n.host);
+    n.event = ct_event_new(n.ctx);
+    cr_assert(n.host && n.event);
+    *n.host = 3;
+    for (int k = 0; k < 5; k++) {
         ct_capture *c = ct_capture_new(n.ctx);
 
         n.calls = 0;
         for (int i = 0; i < 4; i++)
             OK(n.ctx, ct_capture_run(n.ctx, c, work[k], &n));
-        cr_assert_eq(n.calls, 5, "%d calls: 4, and one that could not be captured", n.calls);
+        cr_assert_eq(n.calls, 5, "work %d: %d calls: 4, and one that could not be captured", k,
+                     n.calls);
         cr_assert_eq(ct_capture_replays(c), 0);
         cr_assert(ct_capture_refused(c)[0], "a reason is given");
         ct_capture_free(c);
     }
+    OK(n.ctx, ct_event_sync(n.ctx, n.event));
+    ct_event_free(n.event);
+    ct_host_free(n.ctx, n.host);
     net_close(&n);
 }
 
@@ -363,6 +398,49 @@ Test(capture, gradients_of_a_broken_capture_are_not_kept)
             OK(b.ctx, ct_tensor_read(b.ctx, ct_tensor_grad(b.p[i]), q, bytes));
             cr_assert_eq(memcmp(p, q, bytes), 0, "step %d, gradient %d", s, i);
         }
+    }
+    cr_assert_str_eq(ct_capture_refused(a.grad), "not while being captured");
+    net_close(&a);
+    net_close(&b);
+}
+
+/* The product of a parameter in bf16; broken while it is captured. */
+static int low_product(void *user)
+{
+    net *n = user;
+    int r = ct_scope_begin(n->ctx, CT_SCOPE_NO_GRAD | CT_SCOPE_AUTOCAST_BF16);
+
+    n->calls++;
+    if (r == CT_OK)
+        r = ct_tensor_copy(n->ctx, n->loss, ct_sum(ct_linear(n->x, n->p[0], NULL), NULL, 0, false));
+    if (r == CT_OK && n->calls == 2)
+        r = ct_error_raise(n->ctx, CT_ESTATE, "test", "not while being captured");
+    return ct_scope_end(n->ctx) < 0 ? ct_error_code(n->ctx) : r;
+}
+
+/* What autocast cast in it was never cast: the call after it must not take it for done. */
+Test(capture, casts_of_a_broken_capture_are_made_again)
+{
+    double got, want;
+    net a, b;
+
+    net_open(&a, "cuda");
+    net_open(&b, "cuda");
+    b.calls = 10;
+    for (int s = 0; s < 4; s++) {
+        set_batch(&a, 0);
+        set_batch(&b, 0);
+        OK(a.ctx, ct_scope_begin(a.ctx, CT_SCOPE_NO_GRAD));
+        fill(a.ctx, a.p[0], s);
+        OK(a.ctx, ct_scope_end(a.ctx));
+        OK(b.ctx, ct_scope_begin(b.ctx, CT_SCOPE_NO_GRAD));
+        fill(b.ctx, b.p[0], s);
+        OK(b.ctx, ct_scope_end(b.ctx));
+        OK(a.ctx, ct_capture_run(a.ctx, a.grad, low_product, &a));
+        OK(b.ctx, low_product(&b));
+        OK(a.ctx, ct_tensor_item(a.ctx, a.loss, &got));
+        OK(b.ctx, ct_tensor_item(b.ctx, b.loss, &want));
+        cr_assert_eq(got, want, "step %d: %g, not %g", s, got, want);
     }
     cr_assert_str_eq(ct_capture_refused(a.grad), "not while being captured");
     net_close(&a);

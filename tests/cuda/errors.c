@@ -95,6 +95,10 @@ Test(cuda_errors, a_sticky_error_is_named_and_stays)
                  "can't be used again by this process", "CUDA_LAUNCH_BLOCKING=1");
     (void)!ct_tensor_item(ctx, ct_relu(x), &v);
     EXPECT_ERROR(ctx, CT_EDEVICE, "cudaErrorIllegalAddress");
+    cr_assert_null(ct_tensor_new(ctx, CT_U8, 1, (int64_t[]){3 << 20}));
+    EXPECT_ERROR(ctx, CT_EDEVICE, "cudaErrorIllegalAddress"); /* not: out of memory */
+    cr_assert_null(ct_host_alloc(ctx, 64));
+    EXPECT_ERROR(ctx, CT_EDEVICE, "cudaErrorIllegalAddress");
     ct_tensor_release(x);
     ct_ctx_free(ctx);
 }
@@ -181,7 +185,8 @@ Test(cuda_errors, uploads_of_any_size_arrive_whole)
 
         OK(ctx, ct_tensor_read(ctx, t[i], back, (size_t)n * sizeof *back));
         for (int64_t k = 0; k < n; k++)
-            cr_assert_eq(back[k], (int32_t)(k * 2654435761u + (unsigned)i), "tensor %d, %d", i, (int)k);
+            cr_assert_eq(back[k], (int32_t)(k * 2654435761u + (unsigned)i), "tensor %d, %d", i,
+                         (int)k);
         OK(ctx, ct_tensor_item(ctx, small[i], &v));
         cr_assert_eq(v, i);
         ct_tensor_release(t[i]);

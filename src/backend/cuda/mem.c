@@ -271,12 +271,15 @@ static void *mem_pinned_alloc(ct_stream *s, size_t bytes)
     void *p = NULL;
     if (!cti_mem_take(s->mem, 0))
         return NULL;
-    if (cudaMallocHost(&p, bytes ? bytes : 1) != cudaSuccess) {
-        cudaGetLastError();
-        cti_mem_give(s->mem, 0);
-        return NULL;
-    }
-    return p;
+    cudaError_t e = cudaMallocHost(&p, bytes ? bytes : 1);
+    if (e == cudaSuccess)
+        return p;
+    cti_mem_give(s->mem, 0);
+    if (e == cudaErrorMemoryAllocation)
+        cudaGetLastError(); /* told by the caller */
+    else
+        cti_cuda_check(s, e, "pinning memory");
+    return NULL;
 }
 
 static void mem_pinned_free(ct_stream *s, void *p)
